@@ -19,7 +19,7 @@ class Metric:
 
     name: the recipe's. short: in a column or a line. whole: of all of a part. tested: its field of
     the record's section ``test``, and those of the ends of its interval. figure: its column in
-    ``helpers.results.comparison.results``. percent: whether people read it in percent.
+    ``helpers.results.runs.frame``. percent: whether people read it in percent.
     """
 
     name: str

@@ -63,6 +63,13 @@ def _limits(content: dict[str, Any]) -> list[str]:
             f"resumed {_where(content['checkpoint'])}: its times cover its last "
             "process, or the sum of several, so no comparison uses them"
         )
+    if len(content["epochs"]) - comparability.resumed_after(content) == 1:
+        texts.append("it trained one epoch, so its images/s contain compiling")
+    if apart := comparability.disagreement(content):
+        texts.append(
+            f"{apart}, so they did different work or another program took part of the devices; "
+            "it is not ranked"
+        )
     if content.get("checkpoint", {}).get("changed_code"):
         texts.append("the code changed before it resumed, so its epochs come from two programs")
     if damaged := content.get("checkpoint", {}).get("damaged"):
@@ -85,7 +92,7 @@ def _limits(content: dict[str, Any]) -> list[str]:
     for other in content.get("other_processes", {}).get("processes", []):
         who = f"{other['name'] or 'a process'} ({other['process']}) on {other['gpu'][:12]}"
         when = "before it began" if other["seen"] == "before" else "while it ran"
-        texts.append(f"shared its GPU with {who}, seen {when}: its times are not reliable")
+        texts.append(f"its GPU was in use by {who}, seen {when}: its times are not reliable")
     if reason := content.get("other_processes", {}).get("reason"):
         texts.append(f"it is not known whether another process used its GPUs: {reason}")
     if comparability.disturbed(content):

@@ -7,19 +7,22 @@ machine, years later. Tables for a reader are made with ``helpers.results.tables
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas.core.groupby import DataFrameGroupBy
 
 from helpers import paths, record
 from helpers.errors import UserError
 from helpers.frameworks import name_of, order
 from helpers.record import tasks
 from helpers.record.tasks import Metric, Task
-from helpers.results import comparability, machines, rates, run_labels
+from helpers.results import comparability, machines, run_labels
 
+ENDS = ("", "_low", "_high")
+"""Of a figure's columns: the value itself, and the ends of its range or interval."""
 KEPT = 4
 """Comparisons whose figures are kept, because every table and chart asks for them again."""
 
@@ -202,22 +205,6 @@ def how_to_begin(compared: Comparison) -> str | None:
     )
 
 
-@lru_cache(maxsize=KEPT)
-def results(compared: Comparison) -> pd.DataFrame:
-    """One row a finished run, numbers only: the source of every table and chart.
-
-    Columns: label, series (the label without its nodes), devices, nodes, kind
-    (``comparability.kind``), comparable (its fairness check was passed),
-    marks (``comparability.marks``: why its times are not comparable), seconds
-    (all epochs, training and validation), first_step_seconds, step_median, step_minimum and
-    step_maximum (seconds, without the first step of each epoch), images_per_second on files,
-    synthetic_images_per_second and loader_images_per_second (``rates``), those of the task's
-    metrics (mean_auc, auc_low and auc_high, the ends of its 95 % interval over patients; or
-    test_top1, top1_low, top1_high, test_top5, ...), joules, images_per_joule.
-    """
-    return pd.DataFrame([_numbers(entry) for entry in compared.finished])
-
-
 def repeats(entries: Iterable[Entry]) -> dict[tuple[str, int], list[Entry]]:
     """By label and number of devices, the runs that repeat each other (skipped ones have none)."""
     found: dict[tuple[str, int], list[Entry]] = {}
@@ -225,6 +212,12 @@ def repeats(entries: Iterable[Entry]) -> dict[tuple[str, int], list[Entry]]:
         if entry.devices is not None:
             found.setdefault((entry.label, entry.devices), []).append(entry)
     return found
+
+
+def with_ends(groups: DataFrameGroupBy) -> pd.DataFrame:
+    """Each column's median, with its minimum and maximum under ``_low`` and ``_high``."""
+    ends = {"": "median", "_low": "min", "_high": "max"}
+    return pd.concat([groups.agg(how).add_suffix(end) for end, how in ends.items()], axis=1)
 
 
 def latest_of_each(entries: Iterable[Entry]) -> list[Entry]:
@@ -269,32 +262,6 @@ def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
         if entry.task and task and entry.task is not task
     ]
     return [entry for entry in entries if entry.task in (task, None)], others
-
-
-def _numbers(entry: Entry) -> dict[str, Any]:
-    content = entry.content
-    training, test, energy = content["training"], content["test"], content.get("energy", {})
-    metrics = tasks.of(content["recipe"]).metrics
-    return {
-        "label": entry.label,
-        "series": entry.series,
-        "devices": entry.devices,
-        "nodes": comparability.nodes(content),
-        "kind": comparability.kind(content),
-        "comparable": entry.comparable,
-        "marks": comparability.marks(content),
-        "seconds": training["seconds"],
-        "first_step_seconds": training["first_step_seconds"],
-        **{f"step_{name}": step for name, step in training.get("step_seconds", {}).items()},
-        **{rate: rates.rate(content, section)[0] for rate, section in rates.RATES.items()},
-        **{
-            column: value
-            for metric in metrics
-            for column, value in zip((metric.figure, *metric.ends), metric.of(test), strict=True)
-        },
-        "joules": energy.get("joules"),
-        "images_per_joule": energy.get("images_per_joule"),
-    }
 
 
 def must_exist(folder: Path, hint: str = "") -> None:

@@ -1,6 +1,6 @@
 """The table of all runs, which the report opens with.
 
-Numbers to compute with come from ``helpers.results.comparison.results``.
+Numbers to compute with come from ``helpers.results.runs.frame``.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,16 @@ from pathlib import Path
 from helpers import record
 from helpers.fairness.check_results import EXPECTED
 from helpers.launch import run_files
-from helpers.results import by_class
+from helpers.results import by_class, learning_curves
+from helpers.results.best import orders
 from helpers.results.comparability import failed, variants
 from helpers.results.comparison import Comparison, Entry, repeats
-from helpers.results.ranking import ordered
-from helpers.results.repeated_runs import brackets
+from helpers.results.learning_curves import NOT_REACHED
+from helpers.results.repeated_runs import brackets, ordered
+from helpers.results.runs import frame
 from helpers.results.tables import (
     Cell,
+    Head,
     Name,
     Row,
     Table,
@@ -30,24 +33,30 @@ from helpers.results.tables import (
 
 
 def runs(compared: Comparison) -> Table:
-    """A row a label and number of devices, the fastest label first where they are ranked.
+    """A row a label and number of devices, the first to finish on top where they are ranked.
 
     Then the runs that did not finish. Each row leads to its runs' notebooks and records.
     """
     numbers, metric = ordered(compared), compared.task.metric
+    wanted = learning_curves.main_target(compared)
     unit, clock = time_column(numbers["seconds_high"])
     groups = repeats(compared.finished)
     several = len({entry.machine for entry in compared.finished}) > 1
+    mixed = numbers["runs"].nunique() > 1
     rows: list[tuple[Name, Row]] = []
     for row in numbers.to_dict("records"):
         entries = groups[row["label"], row["devices"]]
-        headroom = row["loader_images_per_second"] / row["images_per_second"]
-        cells = {
-            **({"machine": Cell(entries[0].machine)} if several else {}),
+        cells: dict[Head, Cell | str] = {}
+        if several:
+            cells["machine"] = entries[0].machine
+        if mixed:
+            cells["runs"] = Cell(row["runs"])
+        cells[f"training ({unit})"] = ranged(row, "seconds", clock)
+        if wanted is not None:
+            to = f"to {compared.metric.short} {compared.metric.target(wanted)} ({unit})"
+            cells[to] = ranged(row, "seconds_to_target", clock, missing=NOT_REACHED)
+        cells |= {
             "images/s": ranged(row, "images_per_second", short_number),
-            "synthetic images/s": ranged(row, "synthetic_images_per_second", short_number),
-            "loader, times": Cell(headroom, short_number),
-            f"training ({unit})": ranged(row, "seconds", clock),
             f"test {metric.short}": of_metric(row, metric),
             "fair": fair(entries),
             "evidence": _evidence(entries),
@@ -58,12 +67,20 @@ def runs(compared: Comparison) -> Table:
         "All runs",
         "run",
         rows,
-        note="Images/s come from rounds without compiling and validation; the training time "
-        'includes both. The column "loader, times" is the loader\'s rate without training, divided '
-        f"by the training rate. {brackets(compared)} "
+        note=f"{_order(compared)}Training time includes compiling and validation; images/s are "
+        f"those of the epochs after the first, without validation. {brackets(compared)} "
         f"{by_class.uncertainty(compared)}",
         kind="all",
     )
+
+
+def _order(compared: Comparison) -> str:
+    """By what the rows are ordered; "" if nothing ranks."""
+    found = orders(frame(compared)).get("seconds")
+    if found is None:
+        return ""
+    noisy = f", then {' and '.join(found.noisy)}, too noisy to place" * bool(found.noisy)
+    return f"Rows are in the order of training time on the most devices{noisy}. "
 
 
 def _unfinished(compared: Comparison) -> list[tuple[Name, Row]]:

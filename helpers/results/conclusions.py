@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from statistics import median
 
 from helpers.fairness import check_results
-from helpers.results import comparability, paired_test, ranking, wait_causes
+from helpers.results import best, comparability, paired_test, repeated_runs, wait_causes
 from helpers.results import headline as words
 from helpers.results.comparability import RANKED, marked
 from helpers.results.comparison import Comparison, Entry, devices, widest
 from helpers.results.headline import listed
 from helpers.results.ranking import ranked, unranked
+from helpers.results.runs import frame
 from helpers.results.scaling import speed, speedup_factors
 from helpers.results.shared_settings import differences, of_own_networks, off_the_recipe, unequal
-from helpers.results.tables import share, short_number
+from helpers.results.tables import share, time_text
 from helpers.training import attribution
 
 UNRANKED = "not ranked here"
@@ -59,9 +60,8 @@ def _in_short(compared: Comparison) -> str:
         said = f"{_frameworks(compared)} trained{' the same network' * fair} on {on}"
         parts = [said, *variants, _is_fair(compared), "speed is not ranked here"]
     else:
-        rows = [] if unequal(compared) else ranking.fastest(compared)
-        parts = [f"On {on}, {words.named(rows)}", *variants, _is_fair(compared)]
-        parts += filter(None, [words.gain(compared, rows)])
+        named = words.order_said(compared)
+        parts = [f"On {on}, {named[0]}", *named[1:], *variants, _is_fair(compared)]
     return f"{'; '.join(parts)}."
 
 
@@ -97,9 +97,9 @@ def _variants(runs: Sequence[Entry]) -> list[str]:
 
 
 def fastest(compared: Comparison) -> Answer:
-    """Who trains fastest on the most devices, by images/s on files (``ranking``).
+    """Who is best on the most devices by each measure (``best``), training time first.
 
-    No framework is named if no run is ranked, and several if they do not differ significantly.
+    No framework is named if no run is ranked, and several if they may all be the best.
     """
     question = "Fastest"
     if not compared.finished:
@@ -108,27 +108,27 @@ def fastest(compared: Comparison) -> Answer:
         return Answer(question, UNRANKED, f"{why} {_shown(compared)}")
     if (why := unequal(compared)) is not None:
         return Answer(question, "unknown", f"{why} The frameworks are not ranked.")
-    rows, level = [row for _, row in ranking.field(compared).iterrows()], ranking.fastest(compared)
-    rates = [f"{marked(r['label'], r['marks'])} {short_number(r[ranking.RATE])}" for r in rows]
-    if not level:
-        on = devices(rows[0]["devices"])
-        text = f"No run on {on} is comparable: {'; '.join(rates)} images/s."
-        return Answer(question, "unknown", text)
-    clean = [row for row in rows if not row["marks"]]
-    text = words.lead(level, next(iter(clean[1:]), None))
+    rows = repeated_runs.field(compared)
+    times = {marked(row["label"], row["marks"]): row["seconds"] for _, row in rows.iterrows()}
+    time = best.orders(frame(compared)).get("seconds")
+    if time is None:
+        on = devices(rows["devices"].iloc[0])
+        each = "; ".join(f"{label} {time_text(seconds)}" for label, seconds in times.items())
+        return Answer(question, "unknown", f"No run on {on} is comparable: {each}.")
+    said = [*words.measured(compared), words.certainty(compared)]
+    first = min((times[label] for label in time.best), default=0.0)
     quicker = [
         marked(row["label"], row["marks"])
-        for row in rows
-        if row["marks"] and row[ranking.RATE] > level[0][ranking.RATE]
+        for _, row in rows.iterrows()
+        if row["marks"] and row["seconds"] < first
     ]
     if quicker:
-        text += f". Faster, but not counted: {listed(quicker)}"
-    if added := words.gains(compared, level):
-        text += f". In images/s {added}"
-    if rows[0]["kind"] == "cpu":
-        text += ". CPU results say nothing about GPUs"
-    names, rate = listed(row["label"] for row in level), short_number(level[0][ranking.RATE])
-    return Answer(question, names, f"{text}.", f"{rate} images/s")
+        said.append(f"Quicker, but not counted: {listed(quicker)}.")
+    if rows["kind"].iloc[0] == "cpu":
+        said.append("CPU results say nothing about GPUs.")
+    verdict = listed(time.best) if time.best else "too noisy to tell"
+    figure = f"{verdict}, {time_text(first)}" if time.named == 1 else verdict
+    return Answer(question, verdict, " ".join(filter(None, said)), figure)
 
 
 def fairness(compared: Comparison) -> Answer:
@@ -208,14 +208,15 @@ def waiting(compared: Comparison) -> Answer:
 
 
 def more_devices(compared: Comparison) -> Answer | None:
-    """Compare the time to the target on the most devices of each series with that on the fewest.
+    """What more devices bring to the training time, to steady state and to the time to the target.
 
     For devices that share a resource, only the number of images is compared (the statistical
     efficiency), because it does not depend on the hardware. None if all runs are on the same number
     of devices.
     """
+    verdict, said = words.gains(compared)
     if not speedup_factors.several(compared):
-        return None
+        return Answer("More devices", verdict, said) if verdict else None
     found = speed.beyond_base(speedup_factors.numbers(compared))
     own = found[found["kind"].isin(RANKED)]
     shown = found if own.empty else own
@@ -224,15 +225,14 @@ def more_devices(compared: Comparison) -> Answer | None:
     name = "statistical_efficiency" if own.empty else "speed_up"
     if len(last) > 2 and not reached.empty:  # of many, those between which the others are
         last = reached.loc[list(dict.fromkeys([reached[name].idxmin(), reached[name].idxmax()]))]
-    text = " ".join(speedup_factors.sentence(compared, row) for row in last.to_dict("records"))
-    if reached.empty:
-        return Answer("More devices", "target not reached", text)
-    low, high = (speedup_factors.short(end) for end in (reached[name].min(), reached[name].max()))
-    span = low if low == high else f"{low} to {high}"
-    verdict = f"{span} times the images" if own.empty else f"speed-up {span}"
-    if own.empty:
+    to_target = (speedup_factors.sentence(compared, row) for row in last.to_dict("records"))
+    text = " ".join(filter(None, [said, *to_target]))
+    if own.empty and not reached.empty:
+        ends = [reached[name].min(), reached[name].max()]
+        span = " to ".join(dict.fromkeys(map(speedup_factors.short, ends)))
         text += " These devices share hardware, so only the images needed apply to other devices."
-    return Answer("More devices", verdict, text)
+        return Answer("More devices", f"{span} times the images", text)
+    return Answer("More devices", verdict or "target not reached", text)
 
 
 def _spent(wait: str, those: list[tuple[Entry, float]], runs: int) -> str:

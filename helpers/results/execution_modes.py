@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any
 
 from helpers.recipe import AS_USUAL, COMPILED, EAGER
-from helpers.results import intervals, rates, shared_settings
+from helpers.results import intervals, shared_settings
 from helpers.results.comparison import Comparison, Entry
 
 
@@ -42,7 +42,10 @@ def _alike(entry: Entry) -> tuple[Any, ...]:
 
 
 def _sentence(pairs: Sequence[tuple[Entry, Entry]]) -> str:
-    fast, slow = zip(*((_rate(one), _rate(other)) for one, other in pairs), strict=True)
+    fast, slow = (
+        [entry.content["training"]["images_per_second"] for entry in side]
+        for side in zip(*pairs, strict=True)
+    )
     factor = intervals.ratio(fast, slow)
     said = f"{factor.mean:.2f} times as fast (single runs)"
     if len(pairs) > 1:
@@ -59,10 +62,6 @@ def _sentence(pairs: Sequence[tuple[Entry, Entry]]) -> str:
         return f"{said} and does not pay: its later epochs are not shorter in every run"
     paid = [cost / gain for cost, gain in zip(costs, saved, strict=True)]
     return f"{said} and pays after {_ends(paid, '.1f')} epochs of this recipe"
-
-
-def _rate(entry: Entry) -> float:
-    return rates.rate(entry.content)[0]
 
 
 def _epochs(entry: Entry) -> tuple[float, float] | None:

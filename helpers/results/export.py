@@ -95,7 +95,7 @@ def _exported(entry: Entry) -> Exported:
         epochs.append((clock, trained, ended, {k: float(v) for k, v in figures.items()}))
         clock = ended
     figures = {
-        "images_per_second": (content.get("files") or training)["images_per_second"],
+        "images_per_second": training["images_per_second"],
         "training_seconds": training["seconds"],
         f"test_{metric.name}": test[metric.tested[0]],
         "joules": content.get("energy", {}).get("joules"),

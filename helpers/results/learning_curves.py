@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import median
+from statistics import geometric_mean
 from typing import Any
 
 import pandas as pd
@@ -13,9 +13,15 @@ import pandas as pd
 from helpers.record import tasks
 from helpers.record.tasks import Metric
 from helpers.results import run_sets, tables
-from helpers.results.comparison import Comparison, Entry, latest_of_each
+from helpers.results.comparison import (
+    KEPT,
+    Comparison,
+    Entry,
+    latest_of_each,
+    repeats,
+    with_ends,
+)
 from helpers.results.ranking import ranked
-from helpers.results.repeated_runs import with_ends
 from helpers.results.tables import ABSENT, Cell, Name, Table, of_run
 
 NOT_REACHED = "not reached"
@@ -167,6 +173,21 @@ def targets(compared: Comparison) -> list[float]:
     return sorted({value for recipe in shown for value in recipe["quality_targets"]})
 
 
+@lru_cache(maxsize=KEPT)
+def main_target(compared: Comparison) -> float | None:
+    """The highest of the recipe's targets among those that most rows reached in every run.
+
+    None without targets, or if no row reached one.
+    """
+    groups, metric = list(repeats(compared.finished).values()), compared.metric
+    counts = {
+        value: sum(all(reached(entry, metric, value) for entry in group) for group in groups)
+        for value in targets(compared)
+    }
+    most = max(counts.values(), default=0)
+    return max((value for value, count in counts.items() if 0 < count == most), default=None)
+
+
 def to_targets(compared: Comparison) -> pd.DataFrame:
     """What each run took to each of the recipe's targets; a row a run and target.
 
@@ -224,7 +245,7 @@ def targets_table(compared: Comparison) -> Table:
         "run",
         [row[1:] for row in rows],
         note=f"{ENDS} Images counts the training images up to that time. With several runs, cells "
-        "give the median of the runs that reached the target, with the minimum and maximum.",
+        "give the geometric mean of those that reached the target, with the minimum and maximum.",
         kind="wide",
     )
 
@@ -235,4 +256,4 @@ def _spread(
     if not values:
         return Cell(None, missing=missing)
     low, high = (min(values), max(values)) if len(values) > 1 else (None, None)
-    return Cell(float(median(values)), form, low, high, note)
+    return Cell(geometric_mean(values), form, low, high, note)

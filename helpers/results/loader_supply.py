@@ -8,15 +8,14 @@ import pandas as pd
 
 from helpers.results import tables
 from helpers.results.comparability import RANKED
-from helpers.results.comparison import KEPT, Comparison, repeats
-from helpers.results.rates import ENDS
+from helpers.results.comparison import ENDS, KEPT, Comparison, repeats
 from helpers.results.repeated_runs import summarise
 from helpers.results.tables import ABSENT, Cell, Table, of_row, ranged, share, short_number
 from helpers.training import loader_advice
 
 NOTHING = "nothing"
 _SUPPLY, _DEMAND = "loader_images_per_second", "synthetic_images_per_second"
-_FILES = "images_per_second"
+_FILES = "files_images_per_second"
 
 
 @lru_cache(maxsize=KEPT)

@@ -1,14 +1,14 @@
 """Describe what a report's runs were measured on, and compare the same framework on machines."""
 
 from collections.abc import Iterable
+from statistics import geometric_mean
 from typing import Any
 
 import pandas as pd
 
 from helpers import terminal
 from helpers.results import comparability, machines, run_sets
-from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, repeats
-from helpers.results.rates import ENDS, Rate, rounds, together
+from helpers.results.comparison import ENDS, Comparison, Entry, devices, latest_of_each, repeats
 from helpers.results.tables import (
     Cell,
     Name,
@@ -104,22 +104,24 @@ def against(compared: Comparison) -> Table:
 
     A row a framework (with settings other than the machine and its devices), nodes and number of
     devices that several machines ran; a column a machine, and the ratio of the highest to the
-    lowest with the range that their intervals allow.
+    lowest with the range that their brackets allow.
     """
     of_machine = _by_machine(compared)
-    rows: dict[Name, dict[str, list[tuple[float, ...]]]] = {}
+    rows: dict[Name, dict[str, list[Entry]]] = {}
     for machine, entries in of_machine.items():
         for group in repeats(entry for entry in entries if entry.finished).values():
             first = group[0]
             marks = comparability.together(comparability.marks(e.content) for e in group)
             run = of_label(f"{label_anywhere(first)}, {devices(first.devices or 0)}", marks)
-            runs = [rounds(entry.content) for entry in group]
-            rows.setdefault(run, {}).setdefault(machine, []).extend(runs)
+            rows.setdefault(run, {}).setdefault(machine, []).extend(group)
     texts = [
         (
             run,
-            {machine: _rate(runs) for machine, runs in found.items()}
-            | {"highest / lowest": _ratio(list(map(together, found.values())))},
+            {
+                machine: ranged(_rate(entries), "", short_number)
+                for machine, entries in found.items()
+            }
+            | {"highest / lowest": _ratio(list(map(_rate, found.values())))},
         )
         for run, found in rows.items()
         if len(found) > 1
@@ -129,22 +131,24 @@ def against(compared: Comparison) -> Table:
         "images/s",
         texts,
         columns=[*of_machine, "highest / lowest"],
-        note="Cells give the median images/s on files, with its 95 % interval. Notebooks, settings "
-        "and numbers of devices are the same.",
+        note="Cells give images/s in steady state. Brackets hold the minimum and maximum of the "
+        "runs; of one run, of its epochs. Notebooks, settings and numbers of devices are the same.",
     )
 
 
-def _rate(runs: list[tuple[float, ...]]) -> Cell:
-    row = {"runs": len(runs), **dict(zip(ENDS, together(runs), strict=True))}
-    return ranged(row, "", short_number)
+def _rate(entries: list[Entry]) -> dict[str, Any]:
+    each = [entry.content["training"]["images_per_second"] for entry in entries]
+    values = comparability.steady(entries[0].content) if len(each) == 1 else each
+    ends = geometric_mean(each), min(values), max(values)
+    return {"runs": len(each), **dict(zip(ENDS, ends, strict=True))}
 
 
-def _ratio(rates: list[Rate]) -> Cell:
-    slow, fast = min(rates), max(rates)
-    low, high = fast[1] / slow[2], fast[2] / slow[1]
+def _ratio(rates: list[dict[str, Any]]) -> Cell:
+    slow, fast = (of(rates, key=lambda rate: rate[""]) for of in (min, max))
+    low, high = fast["_low"] / slow["_high"], fast["_high"] / slow["_low"]
     if low < high:
-        return Cell(fast[0] / slow[0], "{:.2f}".format, low, high)
-    return Cell(fast[0] / slow[0], "{:.2f}".format, note="one run each")
+        return Cell(fast[""] / slow[""], "{:.2f}".format, low, high)
+    return Cell(fast[""] / slow[""], "{:.2f}".format, note="one run each")
 
 
 def versions(compared: Comparison) -> pd.DataFrame:

@@ -1,20 +1,13 @@
-"""Rank frameworks by their images/s when training on files, the report's main metric.
+"""Decide which runs may rank frameworks, by their devices and machines.
 
-The rate is that of the rounds of section 11, which exclude compiling (``rates.together``).
-Headline, answer, first chart and tables use the same order.
+``helpers.results.best`` ranks them.
 """
 
 from collections.abc import Iterable
-from functools import lru_cache
-
-import pandas as pd
 
 from helpers.results import machines
 from helpers.results.comparability import RANKED, kind
-from helpers.results.comparison import KEPT, Comparison, Entry
-from helpers.results.repeated_runs import summarise
-
-RATE = "images_per_second"
+from helpers.results.comparison import Comparison, Entry
 
 
 def ranked(compared: Comparison) -> tuple[Entry, ...]:
@@ -67,38 +60,3 @@ def unranked(compared: Comparison) -> str | None:
     else:
         why = "These CPU devices have no cores of their own"
     return f"{why}, so these times do not rank frameworks and say nothing about scaling."
-
-
-@lru_cache(maxsize=KEPT)
-def field(compared: Comparison) -> pd.DataFrame:
-    """The rows of :func:`summarise` that are ranked: of the ranked runs those on most devices.
-
-    The fastest first; rows with marks, which are not ranked, last. Empty where nothing ranks.
-    """
-    rivals, found = ranked(compared), summarise(compared)
-    most = max((entry.devices or 0 for entry in rivals), default=0)
-    labels = {entry.label for entry in rivals if entry.devices == most}
-    found = found[found["label"].isin(labels) & (found["devices"] == most)]
-    order = found.assign(marked=found["marks"].map(len) > 0, slow=-found[RATE].astype(float))
-    return found.loc[order.sort_values(["marked", "slow"], kind="stable").index]
-
-
-def ordered(compared: Comparison) -> pd.DataFrame:
-    """The rows of :func:`summarise`, the fastest label of :func:`field` first.
-
-    Labels that are not ranked follow, in the order of the frameworks.
-    """
-    found = summarise(compared)
-    places = {label: place for place, label in enumerate(field(compared)["label"])}
-    return found.sort_values("label", key=lambda labels: labels.map(places), kind="stable")
-
-
-def fastest(compared: Comparison) -> list[pd.Series]:
-    """The rows of :func:`field` from which no other is significantly faster, the fastest first."""
-    rows = [row for _, row in field(compared).iterrows() if not row["marks"]]
-    return [row for row in rows if row is rows[0] or not is_faster(rows[0], row)]
-
-
-def is_faster(fast: pd.Series, slow: pd.Series) -> bool:
-    """Whether two rows' intervals are clear of each other."""
-    return bool(fast[f"{RATE}_low"] > slow[f"{RATE}_high"])

@@ -18,8 +18,7 @@ from helpers.record.tasks import Metric
 from helpers.results import comparison
 from helpers.results.comparability import NOT_COMPARABLE, together
 from helpers.results.comparison import Comparison, latest_of_each
-from helpers.results.rates import RATES
-from helpers.results.repeated_runs import ONE_RUN, summarise
+from helpers.results.repeated_runs import summarise
 from helpers.results.shared_settings import MUST_AGREE
 from helpers.results.tables import ABSENT, Cell, short_number
 from helpers.terminal import say
@@ -43,8 +42,8 @@ class Figure:
 
 
 FIGURES = (
-    Figure("seconds", "training time (s)", ONE_RUN, -1),
-    Figure("images_per_second", "images/s, files", 0.05, +1),
+    Figure("seconds", "training time (s)", 0.10, -1),
+    Figure("images_per_second", "images/s, steady state", 0.05, +1),
     Figure("synthetic_images_per_second", "images/s, synthetic", 0.05, +1),
     Figure("loader_images_per_second", "images/s, loader", 0.15, +1),
     Figure("images_per_joule", "images per joule", 0.10, +1),
@@ -75,7 +74,7 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
             f"{_named(old)} is of the task {old.task.name} and {_named(new)} of {new.task.name}: "
             "runs of different tasks cannot be compared"
         )
-    before, after = (_summary(side) for side in (old, new))
+    before, after = (summarise(side).set_index(["label", "devices"]) for side in (old, new))
     if before.empty:
         raise UserError(f"{_named(old)}: no finished run there; nothing to compare with")
     both = before.index.intersection(after.index)
@@ -104,17 +103,6 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
             if (figure.metric or not unclean) and (row := _row(figure, was, now)) is not None:
                 rows.append({"run": run, **row})
     return pd.DataFrame(rows, columns=_COLUMNS)
-
-
-def _summary(side: Comparison) -> pd.DataFrame:
-    """:func:`summarise`, with a rate's range over runs, which scatter less than rounds."""
-    keys = ["label", "devices"]
-    found = summarise(side).set_index(keys)
-    if found.empty:
-        return found
-    runs = comparison.results(side).groupby(keys)
-    ends = {"_low": runs[list(RATES)].min(), "_high": runs[list(RATES)].max()}
-    return found.assign(**{f"{r}{end}": of[r] for end, of in ends.items() for r in RATES})
 
 
 def check(old: str | Path, new: str | Path = "latest") -> int:

@@ -1,4 +1,4 @@
-"""Summarise repeats of a run by their median, minimum and maximum.
+"""Summarise repeats of a run, by their mean or median, minimum and maximum.
 
 Runs are repeats of each other where label (framework, notebook, its code, and the settings that
 differ within the comparison) and number of devices are the same.
@@ -7,64 +7,58 @@ differ within the comparison) and number of devices are the same.
 from collections.abc import Iterable
 from functools import lru_cache
 
+import numpy as np
 import pandas as pd
-from pandas.core.groupby import DataFrameGroupBy
 
 from helpers.frameworks import order
+from helpers.results.best import MORE_IS_BETTER, orders
 from helpers.results.comparability import together as marks_together
-from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each, results
-from helpers.results.rates import ENDS, RATES, rounds, together
+from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each, with_ends
+from helpers.results.runs import ROUNDS, frame
 
-FIGURES = (
-    "seconds",
-    "first_step_seconds",
-    *RATES,
-    "joules",
-    "images_per_joule",
-)
+FIGURES = (*MORE_IS_BETTER, "first_step_seconds", *ROUNDS, "joules", "images_per_joule")
 """The figures in addition to the task's metrics."""
 
-ONE_RUN = 0.10
-"""Training times that differ by no more than this share are not significantly apart."""
-
 _KEYS = ["label", "devices"]
-_ENDS = {"": "median", "_low": "min", "_high": "max"}
 
 
 @lru_cache(maxsize=KEPT)
 def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 
-    Columns: label, series, devices, nodes, kind, runs (how many repeats), comparable (every one
-    passed its fairness check), marks (those that any has), the ends of the metrics' intervals
+    Columns: label, series, devices, nodes, kind, ranks, runs (how many repeats), comparable (every
+    one passed its fairness check), marks (those that any has), the ends of the metrics' intervals
     (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for
     each of ``FIGURES`` and of the task's metrics its median under its own name, its minimum and
-    maximum under ``<figure>_low`` and ``<figure>_high``; of ``RATES`` the ends of
-    ``rates.together``.
+    maximum under ``<figure>_low`` and ``<figure>_high``. ``best.MORE_IS_BETTER`` have their
+    geometric mean in place of the median, because it decides the order; it is NaN if a run has no
+    value. The ends of an only run's rates are over its epochs or rounds.
     """
-    numbers, metrics = results(compared), compared.task.metrics
+    numbers, metrics = frame(compared), compared.task.metrics
     figures = [*FIGURES[:-2], *(metric.figure for metric in metrics), *FIGURES[-2:]]
     ends = [end for metric in metrics for end in metric.ends]
     fixed = {
         "series": "first",
         "nodes": "first",
         "kind": "first",
+        "ranks": "all",
         "comparable": "all",
         "marks": marks_together,
         **dict.fromkeys(ends, _only),
     }
     if numbers.empty:
-        names = [*_KEYS, "runs", *fixed, *(f + end for f in figures for end in _ENDS)]
+        names = [*_KEYS, "runs", *fixed, *(f + e for f in figures for e in ("", "_low", "_high"))]
         return pd.DataFrame(columns=names)
-    floats = dict.fromkeys((*figures, *ends), float)
-    groups = numbers.astype(floats).groupby(_KEYS, sort=False)
+    numbers = numbers.astype(dict.fromkeys((*figures, *ends), float))
+    groups = numbers.groupby(_KEYS, sort=False)
     found = pd.concat(
         [groups.size().rename("runs"), groups.agg(fixed), with_ends(groups[figures])], axis=1
     )
-    for rate, section in RATES.items():
-        of_runs = pd.Series([rounds(entry.content, section) for entry in compared.finished])
-        of_each = of_runs.groupby([numbers[key] for key in _KEYS], sort=False).agg(together)
-        found[[f"{rate}{end}" for end in ENDS]] = of_each.to_list()
+    found[list(MORE_IS_BETTER)] = groups[list(MORE_IS_BETTER)].agg(_geometric_mean)
+    alone = found["runs"] == 1
+    for rate in ("images_per_second", *ROUNDS):
+        for end in ("_low", "_high"):
+            found.loc[alone, rate + end] = groups[rate + end].first()[alone]
     return found.reset_index().sort_values(
         _KEYS,
         key=lambda column: column.map(order) if column.name == "label" else column,
@@ -72,10 +66,29 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     )
 
 
-def with_ends(groups: DataFrameGroupBy) -> pd.DataFrame:
-    """Each column's median, with its minimum and maximum under ``_low`` and ``_high``."""
-    each = [groups.agg(method).add_suffix(end) for end, method in _ENDS.items()]
-    return pd.concat(each, axis=1)
+def ordered(compared: Comparison) -> pd.DataFrame:
+    """The rows of :func:`summarise`, by label in the order of the training times.
+
+    Labels that are too noisy or have marks follow, then those that are not ranked.
+    """
+    found = summarise(compared)
+    time = orders(frame(compared)).get("seconds")
+    labels = [] if time is None else [*time.labels, *time.noisy]
+    marked = found[found["ranks"].astype(bool) & ~found["label"].isin(labels)]["label"]
+    places = {label: place for place, label in enumerate([*labels, *dict.fromkeys(marked)])}
+    return found.sort_values("label", key=lambda names: names.map(places), kind="stable")
+
+
+def field(compared: Comparison) -> pd.DataFrame:
+    """The rows of :func:`ordered` on the most devices that rank; empty where nothing ranks."""
+    found = ordered(compared)
+    able = found[found["ranks"].astype(bool)]
+    return able[able["devices"] == able["devices"].max()]
+
+
+def _geometric_mean(values: pd.Series) -> float:
+    """NaN if one is missing."""
+    return float(np.exp(np.log(values.to_numpy()).mean()))
 
 
 def brackets(compared: Comparison) -> str:
@@ -84,15 +97,16 @@ def brackets(compared: Comparison) -> str:
     low, high = numbers["runs"].min(), numbers["runs"].max()
     if not repeated(compared):
         return (
-            "Brackets hold the minimum and maximum of the rounds; all other figures come from one "
-            "run."
+            "Each row is one run. Brackets behind images/s hold the minimum and maximum of its "
+            "epochs without the first."
         )
     count = str(low) if low == high else f"{low} to {high}"
-    return (
-        f"Figures are the median of {count} runs. For images/s, brackets hold the 95 % interval of "
-        "the median of all rounds, widened to include the median of each run. For other figures, "
-        "they hold the minimum and maximum over the runs."
+    said = (
+        f"Rows have {count} runs: the geometric mean of times and images/s, the median of other "
+        "figures. Brackets hold the minimum and maximum of the runs"
     )
+    alone = "; behind images/s of one run, of its epochs without the first" * bool(low == 1)
+    return f"{said}{alone}."
 
 
 def shown(compared: Comparison) -> str:

@@ -3,6 +3,7 @@
 Text is made last, so that nothing has to be read out of it again.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -61,7 +62,7 @@ class Cell:
         if set(texts) == {self.text}:
             texts = []
         # A unit that stands before the bracket already does not stand in it.
-        bare = [text.removesuffix(" %").removesuffix(" points") for text in texts]
+        bare = [re.sub(" (%|s|points)$", "", text) for text in texts]
         return " ".join(filter(None, [" to ".join(bare), self.note]))
 
     @property

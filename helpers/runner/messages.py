@@ -5,7 +5,7 @@ from typing import Any
 from helpers import record, terminal
 from helpers.frameworks import devices
 from helpers.record import tasks
-from helpers.results import comparability, rates
+from helpers.results import comparability
 from helpers.runner import estimate, experiments, locks, preflight, recipes
 from helpers.runner.estimate import History
 from helpers.runner.experiments import Experiment
@@ -64,7 +64,7 @@ def figures(experiment: Experiment, state: RunState) -> tuple[str, str]:
     text = "-" if value is None else metric.text(value)
     if low is not None and high is not None:
         text = f"{text.removesuffix(' %')} ± {metric.text((high - low) / 2)}"
-    return text, f"{rates.rate(dict(content))[0]:.1f}"
+    return text, f"{content['training']['images_per_second']:.1f}"
 
 
 def disturbed(experiment: Experiment, state: RunState) -> str:

@@ -102,7 +102,7 @@ def test_runs_of_the_recipe_and_others_are_no_repeats_and_not_ranked(
         return
     sentence = f"These runs did not do the same work: they differ in {differ}."
     assert fastest.verdict == "unknown" and fastest.text.startswith(sentence)
-    assert "no framework can be called fastest" in conclusions.headline(runs)
+    assert "no framework can be named the best" in conclusions.headline(runs)
 
 
 def test_other_workers_are_remarked_and_not_parted(tmp_path: Path) -> None:

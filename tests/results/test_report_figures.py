@@ -6,6 +6,7 @@ without the code that makes the report. A table, a sentence or a column that is 
 fails.
 """
 
+import math
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -25,13 +26,15 @@ from figures import (
     rate,
     run,
 )
+from figures import ends as ends_of
 
 from helpers.results import (
     report,
 )
 
 RATES = {
-    "images_per_second": "files",
+    "images_per_second": "training",
+    "files_images_per_second": "files",
     "synthetic_images_per_second": "synthetic",
     "loader_images_per_second": "loader",
 }
@@ -188,6 +191,9 @@ def test_every_csv_is_the_records(batch: tuple[Path, list[Record]]) -> None:
         "devices": lambda c: c["devices"]["count"],
         "seconds": lambda c: c["training"]["seconds"],
         "images_per_second": rate,
+        "seconds_to_target": lambda c: math.nan,
+        "files_images_per_second": lambda c: c["files"]["images_per_second"],
+        "seed": lambda c: c["recipe"]["seed"],
         "first_step_seconds": lambda c: c["training"]["first_step_seconds"],
         "synthetic_images_per_second": lambda c: c["synthetic"]["images_per_second"],
         "loader_images_per_second": lambda c: c["loader"]["images_per_second"],
@@ -199,15 +205,20 @@ def test_every_csv_is_the_records(batch: tuple[Path, list[Record]]) -> None:
         table = files[name].set_index(["label", "devices"], drop=False)
         numbers = {n for n in table.select_dtypes("number") if n not in ("runs", "marks")}
         plain = {n for n in numbers if not n.endswith(("_low", "_high"))}
-        assert plain == set(fields)
+        assert plain == set(fields) - ({"seed"} if name == "repeats" else set())
         for content in made:
             row = table.loc[(label(content), content["devices"]["count"])]
             for field, value in fields.items():
-                assert row[field] == pytest.approx(value(content), rel=1e-12), (name, field)
-                rounds = content.get(RATES.get(field, ""), {}).get("rounds", [row[field]])
-                for end, of in (("_low", min), ("_high", max)):
+                if field not in numbers:
+                    continue
+                assert row[field] == pytest.approx(value(content), rel=1e-12, nan_ok=True), field
+                spread = [row[field]] * 2
+                if field in RATES:
+                    spread = list(ends_of(content, RATES[field]))
+                for end, least in zip(("_low", "_high"), spread, strict=True):
                     if f"{field}{end}" in numbers:
-                        assert row[f"{field}{end}"] == of(rounds)
+                        found = row[f"{field}{end}"]
+                        assert found == pytest.approx(least, rel=1e-12, nan_ok=True)
     rows_of: dict[str, Callable[[Record], Any]] = {
         "epochs": lambda c: c["epochs"],
         "auc": lambda c: c["test"]["findings"],

@@ -380,7 +380,7 @@ def test_a_run_sees_only_its_gpus_and_says_who_else_is_on_them(suite: Suite) -> 
     assert content["other_processes"] == {"processes": [only], "reason": None}
     assert f"warning: {name} ({me}, 101 MiB) on GPU-10000000" in shown
     remarks = caveats.remarks(comparison.load(paths.RUNS / "shared")).frame["remark"]
-    assert any("shared its GPU with" in remark for remark in remarks)
+    assert any("its GPU was in use by" in remark for remark in remarks)
 
 
 def test_neighbours_that_come_while_a_run_goes_on(

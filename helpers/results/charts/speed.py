@@ -22,16 +22,16 @@ from helpers.results.charts.style import (
     widest_rows,
 )
 from helpers.results.comparability import marked, together
-from helpers.results.comparison import Comparison, devices
-from helpers.results.ranking import RATE, field, ordered, unranked
-from helpers.results.repeated_runs import summarise
+from helpers.results.comparison import ENDS, Comparison, devices
+from helpers.results.ranking import unranked
+from helpers.results.repeated_runs import field, ordered, summarise
 from helpers.results.tables import IN_MINUTES, short_number, time_text
 from helpers.training.figure_style import GRID, NARROW, PAGE, figure_of, heading, panels, safe
 
 MOST = 10
 """Rows of the first chart; beyond these it would no longer fit the first screen."""
 _KINDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("files", "images_per_second", {}),
+    ("real", "files_images_per_second", {}),
     ("synthetic", "synthetic_images_per_second", {"mfc": PAGE}),
 )
 
@@ -39,14 +39,18 @@ _KINDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 def first(compared: Comparison) -> Chart | None:
     """The answer as a picture; None without a finished run.
 
-    Images/s on files of the ranked runs, or, if nothing is ranked, the metric on the test part of
-    each framework on its most devices.
+    Training times and images/s of the ranked runs, or, if nothing is ranked, the metric on the
+    test part of each framework on its most devices.
     """
     rows, metric, numbers = field(compared), compared.task.metric, summarise(compared)
     if not rows.empty:
-        rates = (f"{on_devices(row)} {short_number(row[RATE])}" for _, row in rows.iterrows())
-        alt = described("Images per second on files", rates)
-        return Chart("first", "In one picture", alt, lambda width: _rates(rows, width))
+        times = (
+            f"{on_devices(row)} {time_text(row['seconds'])}, "
+            f"{short_number(row['images_per_second'])} images/s"
+            for _, row in rows.iterrows()
+        )
+        alt = described("Training time, and images per second in steady state", times)
+        return Chart("first", "In one picture", alt, lambda width: _times(rows, width))
     if numbers.empty:
         return None
     known = numbers.dropna(subset=[metric.figure])
@@ -59,17 +63,27 @@ def first(compared: Comparison) -> Chart | None:
     )
 
 
-def _rates(rows: pd.DataFrame, width: float) -> Figure:
+def _times(rows: pd.DataFrame, width: float) -> Figure:
     shown = rows.head(MOST)
     figure, axes = figure_of(0.9 + 0.27 * len(shown), width)
-    for place, row in enumerate(shown.to_dict("records")):
-        text = short_number(row[RATE])
-        interval(axes, row, RATE, place, text, marker=marker_of(row["label"]))
+    ends = [f"seconds{end}" for end in ENDS]
+    long = shown["seconds_high"].max() >= IN_MINUTES
+    scaled = shown.assign(**{end: shown[end] / (60 if long else 1) for end in ends})
+    for place, (row, drawn) in enumerate(
+        zip(shown.to_dict("records"), scaled.to_dict("records"), strict=True)
+    ):
+        rate = f"{short_number(row['images_per_second'])} images/s"
+        text = f"{time_text(row['seconds'])}; {rate}"
+        interval(axes, drawn, "seconds", place, text, marker=marker_of(row["label"]))
     names = [marked(safe(row["label"]), row["marks"]) for _, row in shown.iterrows()]
     name_rows(axes, names, above=0.6, below=0.6)
-    axes.set_xlim(0, 1.15 * float(shown[f"{RATE}_high"].max()))
+    axes.set_xlim(0, 1.3 * float(scaled["seconds_high"].max()))
     on = devices(shown["devices"].iloc[0])
-    axes.set_xlabel(f"images per second on files, {on}{_more(rows, shown)}")
+    line = "; line: minimum and maximum of the runs" * bool(shown["runs"].max() > 1)
+    axes.set_xlabel(
+        f"{'minutes' if long else 'seconds'} of training with compiling, {on}{line}; "
+        f"images/s in steady state{_more(rows, shown)}"
+    )
     return figure
 
 
@@ -116,23 +130,25 @@ def _metrics(metric: Metric, numbers: pd.DataFrame, width: float) -> Figure:
 
 
 def throughput(compared: Comparison) -> Chart | None:
-    """Images/s of every run on files and on synthetic data, from the same rounds."""
+    """Images/s of every run on real and on synthetic data, from the same rounds."""
     numbers = ordered(compared)
     if numbers.empty:
         return None
     alt = described(
-        "Images per second",
+        "Images per second in the rounds after training",
         (
-            f"{on_devices(row)} {short_number(row['images_per_second'])} from files, "
+            f"{on_devices(row)} {short_number(row['files_images_per_second'])} on real data, "
             f"{short_number(row['synthetic_images_per_second'])} synthetic"
             for _, row in numbers.iterrows()
         ),
     )
-    return Chart("throughput", "Throughput", alt, lambda width: _throughput(few(numbers), width))
+    return Chart(
+        "throughput", "Real and synthetic data", alt, lambda width: _throughput(few(numbers), width)
+    )
 
 
 def _throughput(numbers: pd.DataFrame, width: float) -> Figure:
-    """Medians, with a line for their interval (``rates.together``)."""
+    """Medians, with a line from their minimum to their maximum."""
     figure, axes = figure_of(1.0 + 0.55 * len(numbers), width)
     names = []
     for place, row in enumerate(numbers.to_dict("records")):
@@ -145,7 +161,9 @@ def _throughput(numbers: pd.DataFrame, width: float) -> Figure:
     name_rows(axes, names, above=0.55, below=0.55)
     most = max(float(numbers[f"{name}_high"].max()) for _, name, _ in _KINDS)
     axes.set_xlim(0, 1.3 * most)
-    axes.set_xlabel("images per second; line: 95 % interval over the rounds")
+    repeated = bool(numbers["runs"].max() > 1)
+    of = "the runs (of one run: its rounds)" if repeated else "the rounds of one run"
+    axes.set_xlabel(f"images per second; line: minimum and maximum of {of}")
     return figure
 
 

@@ -19,9 +19,10 @@ from helpers.results import (
     published,
     wait_causes,
 )
-from helpers.results.comparison import Comparison, Entry, results
+from helpers.results.comparison import Comparison, Entry
 from helpers.results.repeated_runs import summarise
 from helpers.results.report.sections import title
+from helpers.results.runs import frame
 from helpers.results.scaling import resources, speed, speedup_factors
 
 VERSION = 2
@@ -46,22 +47,26 @@ _OF_RUN: dict[str, Callable[[Entry], Any]] = {
 }
 COLUMNS = (*_OF_RUN, "measure", "epoch", "target", "part", "value")
 _EPOCH = ("learning_rate", "train_loss", "valid_loss", "train_seconds", "valid_seconds", "images")
-_NOT_MEASURED = ("label", "series", "devices", "nodes", "kind", "comparable", "marks")
+_NOT_MEASURED = (
+    *("label", "series", "devices", "nodes", "kind", "seed", "comparable", "marks", "ranks"),
+    "seconds_to_target",  # a row a target
+)
 
 
 def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     """The files by name, also those that would hold nothing. Numbers are not rounded.
 
-    runs: a row a finished run. repeats: a row a framework and number of devices, with medians
-    and extremes. scaling: speed-up and efficiency. split: hardware and statistical efficiency to
-    each target. resources: energy, memory, the first step. loader: supply and demand of images.
-    targets: time and images to each of the recipe's. paired: differences of the metric on the
-    same test images. epochs, auc (or classes and confusions), attribution, fairness, versions:
-    what the records say, a row a value. published: the article's figures, with runs of its network.
+    runs: a row a finished run. repeats: a row a framework and number of devices, with means or
+    medians, and extremes. scaling: speed-up and efficiency. split: hardware and statistical
+    efficiency to each target. resources: energy, memory, the first step. loader: supply and demand
+    of images. targets: time and images to each of the recipe's. paired: differences of the metric
+    on the same test images. epochs, auc (or classes and confusions), attribution, fairness,
+    versions: what the records say, a row a value. published: the article's figures, with runs of
+    its network.
     """
     task = compared.task
     return {
-        "runs": results(compared),
+        "runs": frame(compared),
         "repeats": summarise(compared),
         "scaling": speed.numbers(compared) if speed.several(compared) else pd.DataFrame(),
         "split": _splits(compared) if speedup_factors.several(compared) else pd.DataFrame(),
@@ -123,18 +128,18 @@ def _in_mean(content: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
 def long_table(compared: Comparison) -> pd.DataFrame:
     """A row a value of a finished run; columns ``COLUMNS``.
 
-    ``measure`` says what the value is: a column of ``comparison.results``; of an epoch those of the
+    ``measure`` says what the value is: a column of ``runs.frame``; of an epoch those of the
     record, and images_so_far and seconds_so_far; seconds_to_target and images_to_target;
     step_seconds of a ``part`` of a step, one row a rank or round. What was not measured has no row.
     """
     rows = []
-    for entry, (_, numbers) in zip(compared.finished, results(compared).iterrows(), strict=True):
+    for entry, (_, numbers) in zip(compared.finished, frame(compared).iterrows(), strict=True):
         of_run = {name: of(entry) for name, of in _OF_RUN.items()}
         for more in _values(compared, entry, numbers.to_dict()):
             if more["value"] is not None and pd.notna(more["value"]):
                 rows.append(of_run | more | {"value": float(more["value"])})
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    return frame.astype({"epoch": "Int64", "devices": "Int64", "nodes": "Int64", "seed": "Int64"})
+    found = pd.DataFrame(rows, columns=list(COLUMNS))
+    return found.astype({"epoch": "Int64", "devices": "Int64", "nodes": "Int64", "seed": "Int64"})
 
 
 def parquet(compared: Comparison) -> bytes:

@@ -115,8 +115,8 @@ def _runs(compared: Comparison) -> Section:
 
 def _how_fast(compared: Comparison) -> Section:
     lead = (
-        "The chart compares images per second when training on files. Synthetic data stay in "
-        "memory, so the difference is the cost of loading."
+        "The chart explains the rates by rounds after training. Synthetic data stay in memory, so "
+        "the difference is the cost of loading. The ranking uses the epochs instead."
     )
     blocks = [charts.throughput(compared), _folded(machine_peak.table_of(compared))]
     return Section("speed", "How fast", lead, _shown(blocks) if compared.finished else [])

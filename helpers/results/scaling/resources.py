@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from helpers.results import comparability, learning_curves, tables
-from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
-from helpers.results.repeated_runs import summarise, with_ends
+from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each, with_ends
+from helpers.results.repeated_runs import summarise
 from helpers.results.scaling import speedup_factors
 from helpers.results.tables import ABSENT, Table, of_row, ranged, short_number, time_column
 

@@ -7,8 +7,7 @@ import pandas as pd
 
 from helpers.results import comparability, tables
 from helpers.results.comparability import RANKED, RESUMED, hosts_of, together
-from helpers.results.comparison import KEPT, Comparison
-from helpers.results.rates import ENDS
+from helpers.results.comparison import ENDS, KEPT, Comparison
 from helpers.results.repeated_runs import summarise
 from helpers.results.tables import ABSENT, Cell, Table, of_label, ranged, share
 
@@ -23,8 +22,9 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     it was run there), ideal (the base's images/s times the ratio of devices), images_per_second,
     speed_up (its images/s over the base's), efficiency (over the ideal: 1 is perfect), the same of
     synthetic data (synthetic_speed_up, synthetic_efficiency), node_efficiency (images/s of several
-    nodes over as many times that of one with as many devices; NaN without such a run), and of all
-    but ideal the minimum and maximum that their intervals allow (``_low``, ``_high``),
+    nodes over as many times that of one with as many devices; NaN without such a run),
+    time_speed_up (the base's training time over its own), and of all but ideal the minimum and
+    maximum that their ranges allow (``_low``, ``_high``),
     comparable, marks (its own and the base's), kind.
 
     The base's own row is there, with 1 in each. Resumed runs are left out: their times are of their
@@ -60,6 +60,8 @@ def _row(row: pd.Series, base: pd.Series, node: pd.Series | None) -> dict[str, A
         for end, value in _over(row, base, f"{kind}{RATE}").items():
             found[f"{kind}speed_up{end}"] = value
             found[f"{kind}efficiency{end}"] = value / ratio
+    for end, value in _over(base, row, "seconds").items():
+        found[f"time_speed_up{end}"] = value
     for end in ENDS:
         over_node = float("nan") if node is None else _over(row, node, RATE)[end] / row["nodes"]
         found[f"node_efficiency{end}"] = over_node
@@ -103,7 +105,8 @@ def table(compared: Comparison) -> Table:
             continue
         cells: dict[str, Cell | str] = {"devices": f"{row['base']} to {row['devices']}"}
         for head, figure, form in (
-            ("speed-up", "speed_up", "{:.2f}".format),
+            ("training time", "time_speed_up", "{:.2f}".format),
+            ("images/s", "speed_up", "{:.2f}".format),
             ("efficiency", "efficiency", share),
             ("against one node", "node_efficiency", share),
             ("synthetic efficiency", "synthetic_efficiency", share),
@@ -115,8 +118,10 @@ def table(compared: Comparison) -> Table:
         "Speed-up and efficiency",
         "framework",
         rows,
-        note="Efficiency is images/s divided by the ideal: images/s on the fewest devices, "
-        "multiplied by the ratio of device counts."
+        note="Speed-ups are of the training time, with compiling, and of images/s in steady state. "
+        "Efficiency is images/s divided by the ideal: images/s on the fewest devices, "
+        "multiplied by the ratio of device counts. Brackets hold the minimum and maximum that the "
+        "brackets of the runs allow."
         + ' The ideal of "against one node" is the images/s of one node times their number.'
         * bool(of_nodes)
         + where(compared),

@@ -17,9 +17,8 @@ import pandas as pd
 
 from helpers.results import comparability, learning_curves, tables
 from helpers.results.comparability import together
-from helpers.results.comparison import KEPT, Comparison, Entry, devices, repeats
+from helpers.results.comparison import ENDS, KEPT, Comparison, Entry, devices, repeats
 from helpers.results.learning_curves import NOT_REACHED, Reached
-from helpers.results.rates import ENDS
 from helpers.results.scaling.speed import beyond_base
 from helpers.results.tables import ABSENT, Cell, Name, Row, Table, of_row, ranged
 
@@ -28,25 +27,10 @@ FACTORS = ("speed_up", "hardware_efficiency", "statistical_efficiency")
 HEADS = ("speed-up", "hardware efficiency", "statistical efficiency")
 
 
-@lru_cache(maxsize=KEPT)
 def target(compared: Comparison) -> float | None:
-    """The highest of the recipe's targets among those that most rows reached in every run.
-
-    Without targets, or if no run reached one, the highest value that every run reached; None where
-    there is none.
-    """
-    groups, metric = list(repeats(compared.finished).values()), compared.metric
-    counts = {
-        value: sum(
-            all(learning_curves.reached(entry, metric, value) for entry in group)
-            for group in groups
-        )
-        for value in learning_curves.targets(compared)
-    }
-    most = max(counts.values(), default=0)
-    if not most:
-        return learning_curves.target(compared)
-    return max(value for value, count in counts.items() if count == most)
+    """``learning_curves.main_target``; without one, the highest value that every run reached."""
+    wanted = learning_curves.main_target(compared)
+    return learning_curves.target(compared) if wanted is None else wanted
 
 
 @lru_cache(maxsize=8 * KEPT)
@@ -258,7 +242,7 @@ def sentence(compared: Comparison, row: Row) -> str:
     times, low, high = row["speed_up"], row["speed_up_low"], row["speed_up_high"]
     came = "was {} as fast to reach {} on {} as on {}"
     if low < 1 < high:
-        came = f"{came}, no significant difference"
+        came = f"{came}, in some pairs of runs faster and in others slower"
     elif times < 1:
         times, low, high = 1 / times, 1 / high, 1 / low
         came = "took {} as long to reach {} on {} as on {}"

@@ -1,0 +1,79 @@
+"""The data frame of runs, from which every table, chart and ranking of the report is made."""
+
+from functools import lru_cache
+from typing import Any
+
+import pandas as pd
+
+from helpers.record import tasks
+from helpers.results import comparability, learning_curves
+from helpers.results.comparison import KEPT, Comparison, Entry
+from helpers.results.ranking import ranked
+from helpers.results.shared_settings import unequal
+
+ROUNDS = {
+    "files_images_per_second": "files",
+    "synthetic_images_per_second": "synthetic",
+    "loader_images_per_second": "loader",
+}
+"""By column the record's section; their rounds explain the rate of the epochs."""
+
+
+@lru_cache(maxsize=KEPT)
+def frame(compared: Comparison) -> pd.DataFrame:
+    """One row a finished run, numbers only.
+
+    Columns:
+
+    - label, series (the label without its nodes), devices, nodes, seed;
+    - kind (``comparability.kind``), comparable (its fairness check was passed), marks
+      (``comparability.marks``: why its times are not comparable), ranks (whether its devices rank
+      frameworks, and all runs are of one machine and did the same work);
+    - seconds (all epochs: training, validation and compiling), seconds_to_target (until the end of
+      the epoch that reached ``learning_curves.main_target``; NaN if none did or there is none),
+      images_per_second of the epochs without the first;
+    - first_step_seconds, step_median, step_minimum and step_maximum (seconds, without the first
+      step of each epoch), the rounds' files_, synthetic_ and loader_images_per_second; of these
+      rates the minimum and maximum (``_low``, ``_high``) over the run's epochs or rounds;
+    - those of the task's metrics (mean_auc, auc_low and auc_high, the ends of its 95 % interval
+      over patients; or test_top1, top1_low, top1_high, test_top5, ...), joules, images_per_joule.
+    """
+    race = ranked(compared) if unequal(compared) is None else ()
+    return pd.DataFrame(
+        [_numbers(compared, entry) | {"ranks": entry in race} for entry in compared.finished]
+    )
+
+
+def _numbers(compared: Comparison, entry: Entry) -> dict[str, Any]:
+    content = entry.content
+    training, test, energy = content["training"], content["test"], content.get("energy", {})
+    metrics = tasks.of(content["recipe"]).metrics
+    wanted, trained = learning_curves.main_target(compared), comparability.steady(content)
+    got = None if wanted is None else learning_curves.reached(entry, compared.metric, wanted)
+    found = {
+        "label": entry.label,
+        "series": entry.series,
+        "devices": entry.devices,
+        "nodes": comparability.nodes(content),
+        "kind": comparability.kind(content),
+        "seed": content["recipe"]["seed"],
+        "comparable": entry.comparable,
+        "marks": comparability.marks(content),
+        "seconds": training["seconds"],
+        "seconds_to_target": got and got.seconds,
+        "images_per_second": training["images_per_second"],
+        "images_per_second_low": min(trained),
+        "images_per_second_high": max(trained),
+        "first_step_seconds": training["first_step_seconds"],
+        **{f"step_{name}": step for name, step in training.get("step_seconds", {}).items()},
+    }
+    for rate, section in ROUNDS.items():
+        rounds = content[section]["rounds"]
+        found[rate] = content[section]["images_per_second"]
+        found |= {f"{rate}_low": min(rounds), f"{rate}_high": max(rounds)}
+    for metric in metrics:
+        found |= zip((metric.figure, *metric.ends), metric.of(test), strict=True)
+    return found | {
+        "joules": energy.get("joules"),
+        "images_per_joule": energy.get("images_per_joule"),
+    }
