@@ -28,7 +28,7 @@ class Crop:
     epoch: int
     """From 1."""
     digest: str
-    fits: frozenset[str]
+    fits: tuple[str, ...]
     """What it is: :data:`RULE`, or what a notebook may do instead; several where crops look alike,
     and nothing where it is none of these."""
 
@@ -73,7 +73,7 @@ def of_image(found: np.ndarray, source: np.ndarray, *, seed: int, epoch: int, im
         ),
     }
     digest = hashlib.sha256(np.ascontiguousarray(found).tobytes()).hexdigest()
-    return Crop(image, epoch, digest, frozenset(name for name, does in fits.items() if does))
+    return Crop(image, epoch, digest, tuple(name for name, does in fits.items() if does))
 
 
 def check(crops: Sequence[Crop], misplaced: bool) -> Check:

@@ -25,7 +25,6 @@ ALLOWED = {
     "helpers/frameworks/__init__.py": "the registry",
     "helpers/frameworks/capabilities.py": "the GPU code in each lock",
     "tests/kernels/own_networks.py": "somebody's own network for each",
-    "tests/kernels/planted.py": "what a framework cannot do",
 }
 MOST = 3
 """So many frameworks beside each other are an example; more are a list."""

@@ -9,6 +9,7 @@ import pytest
 import records
 from scipy import stats
 
+from helpers.frameworks import ROWS
 from helpers.results import best, charts, comparison, comparison_tables, conclusions, headline
 from helpers.results.best import order
 from helpers.results.runs import frame
@@ -82,7 +83,7 @@ def test_a_framework_that_was_measured_once() -> None:
     assert order({"A": [100.0], "B": [100.0]}, more=True).seeds is None  # no number would do
 
 
-NAMES = ("PyTorch", "Keras", "TensorFlow", "JAX", "Chainer")
+NAMES = tuple(dict.fromkeys(row.framework for row in ROWS))[:5]
 
 
 def experiment(folder: Path, random: np.random.Generator, seeds: int) -> comparison.Comparison:
