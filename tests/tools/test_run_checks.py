@@ -78,7 +78,7 @@ def test_every_notebook_is_run_in_make_test_and_soak(ran: list[tuple[str, ...]])
         part(out=None)
     there = {file.stem for file in paths.NOTEBOOKS.glob("*.ipynb")}
     studies = {name for name in there if name.startswith("Study_")}
-    assert notebooks_run(ran) == studies | {"PyTorch_MultiGPU"}
+    assert notebooks_run(ran) == studies
     ran.clear()
     for part in run_checks.long_parts().values():
         part(out=None)
