@@ -315,9 +315,10 @@ def _survivor(
         own, together = _variance_errors(after, start, values)
         if together < own:
             return Check(name, own, limits.values, GLOBAL, max(errors[AVERAGE], together))
-    near = errors[nearest] <= limits.values
-    said = nearest if near else f"none of them; nearest is {nearest}"
-    return Check(name, errors[nearest], limits.values, said)
+    check = Check(name, errors[nearest], limits.values, nearest)
+    if check.verdict == "pass":
+        return check
+    return replace(check, reason=f"none of them; nearest is {nearest}")
 
 
 def _variance_errors(
