@@ -25,7 +25,7 @@ NOISES = (0.03, 0.06, 0.10, 0.20)
 ROUND_SECONDS = {"CPU demo": 6.0, "GPU": 3.5}
 """Three turns of training and their uncounted steps, the loader's and the product's."""
 WAITS = (0.0, 0.1)
-"""Of an epoch, for data."""
+"""The share of an epoch that devices wait for data."""
 HEADER = ("round", "noise", "wait for data", "rounds", "a wait named", "a share printed")
 EPOCH = {"images_per_second": 100.0, "train_seconds": 9.0, "valid_seconds": 1.0, "steps": 9}
 TRAINING = {"seconds": 40.0, "first_step_seconds": 1.0}
@@ -60,7 +60,7 @@ def attributed(random: np.random.Generator, noise: float, wait: float, seconds: 
 
 
 def row(random: np.random.Generator, reports: int, noise: float, wait: float, of: str) -> list[str]:
-    """Of so many reports, in how many a wait of any framework is named."""
+    """How many of so many reports name a wait of any framework."""
     named, printed, rounds = 0, 0, []
     for _ in range(reports):
         each = [attributed(random, noise, wait, ROUND_SECONDS[of]) for _ in range(FRAMEWORKS)]

@@ -227,8 +227,8 @@ def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Ch
             if (count := len(epoch.images)) != own:
                 wrong[f"epoch {epoch.number}: {count} images instead of {own}"] = abs(own - count)
         updates, overflows = each.seen.updates, recipe.recipe.precision == "fp16"
-        if updates is not None and updates != taken and not (overflows and updates < taken):
-            wrong[f"{updates} updates in {taken} steps"] = abs(updates - taken)
+        if off := updates_off(updates, taken, overflows=overflows):
+            wrong[f"{updates} updates in {taken} steps"] = off
     seen = observed[0]
     taken, counted = sum(epoch.steps for epoch in seen.epochs), seen.seen.updates
     by = "counted by the loop; the optimiser counts none"
@@ -240,6 +240,17 @@ def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Ch
     said = f"{taken} steps, {by}; {images} images in {_epochs(len(seen.epochs))}"
     variant = f"amount ({', '.join(wrong)})"
     return Check(AMOUNT, float(max(wrong.values(), default=0)), 0.0, said, variant=variant)
+
+
+def updates_off(updates: int | None, steps: int, *, overflows: bool) -> int:
+    """By how many the updates are not those of the steps; 0 where they are not known.
+
+    Args:
+        overflows: whether the precision leaves out some updates, as fp16 does.
+    """
+    if updates is None or (overflows and updates < steps):
+        return 0
+    return abs(updates - steps)
 
 
 def _epochs(count: int) -> str:

@@ -27,13 +27,13 @@ class Moment:
 
     when: str
     digests: tuple[str, ...]
-    """Of each of the process's devices."""
+    """One for each of the process's devices."""
     trained: bool
     """Whether steps were taken since the moment before."""
 
 
 def moment(when: str, held: Iterable[np.ndarray], *, trained: bool = False) -> Moment:
-    """Of an array as each device holds it."""
+    """A moment, from the array as each device holds it."""
     digests = (hashlib.sha256(np.ascontiguousarray(array).tobytes()) for array in held)
     return Moment(when, tuple(each.hexdigest()[:12] for each in digests), trained)
 

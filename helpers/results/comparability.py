@@ -71,7 +71,7 @@ def disturbed(content: Mapping[str, Any]) -> bool:
 def steady(content: Mapping[str, Any]) -> list[float]:
     """Images/s of the last process's epochs but its first, which contains compiling.
 
-    Of the first where there is no other. ``training.images_per_second`` is their median.
+    If there is no other, that of the first. ``training.images_per_second`` is their median.
     """
     epochs = content.get("epochs") or []
     own = epochs[resumed_after(content) :] or epochs

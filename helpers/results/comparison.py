@@ -22,7 +22,7 @@ from helpers.record.tasks import Metric, Task
 from helpers.results import comparability, machines, run_labels
 
 ENDS = ("", "_low", "_high")
-"""Of a figure's columns: the value itself, and the ends of its range or interval."""
+"""The endings of a figure's columns: its value, and the ends of its range or interval."""
 KEPT = 4
 """Comparisons whose figures are kept, because every table and chart asks for them again."""
 

@@ -116,7 +116,7 @@ def _note(compared: Comparison) -> str:
 def reference(compared: Comparison) -> str | None:
     """The run with which the others are compared: the median of those with the most pairs.
 
-    Of the runs that passed their fairness check, if there are such.
+    It is one that passed its fairness check, if there is such a run.
     A comparison with the best run would exaggerate its lead, because it is the best partly by
     chance. A fixed framework would have the same problem with its own chance. None if no two runs
     pair.

@@ -30,7 +30,7 @@ NARROW = 0.05
 MOST_SECONDS = 60.0
 """as long as so many seconds in all can be expected to suffice."""
 LARGEST_SPREAD = 1.3
-"""Of the rounds, the fastest by the slowest: more is said."""
+"""The fastest round divided by the slowest; a larger spread is said."""
 
 KINDS = ("files", "synthetic", "no_allreduce", "loader")
 """Those that are counted in images."""

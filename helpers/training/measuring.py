@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from helpers import record
 from helpers.errors import LoaderError, UserError
+from helpers.fairness import training_checks
 from helpers.fairness.check_results import Check
 from helpers.frameworks.precisions import DTYPES
 from helpers.launch import samplers
@@ -146,8 +147,8 @@ def amount(each: Sequence[Mapping[str, Amount]], own: int, *, overflows: bool) -
             steps, images = found.wanted, own * found.wanted
             if found.steps != steps:
                 wrong[f"{kind}: {found.steps} instead of {steps} steps"] = found.steps - steps
-            if found.updates != steps and not (overflows and found.updates < steps):
-                wrong[f"{kind}: {found.updates} updates in {steps} steps"] = found.updates - steps
+            if off := training_checks.updates_off(found.updates, steps, overflows=overflows):
+                wrong[f"{kind}: {found.updates} updates in {steps} steps"] = off
             if found.images != images:
                 wrong[f"{kind}: {found.images} instead of {images} images"] = found.images - images
     fair = "; ".join(

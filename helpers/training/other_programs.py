@@ -24,7 +24,7 @@ class Counters(NamedTuple):
 
     clock: float
     busy: float
-    """Of the cores together."""
+    """Those of all cores together."""
     own: float
     """CPU time of the run's processes."""
 

@@ -61,6 +61,13 @@ FACTOR, FLIP, PLACE = (
     "integers(side - r.crop + 1)",
 )
 DRAW, TEST = "default_rng([r.seed, epoch, i])", "make_loader(run.test_part, False)"
+OF_VALIDATION = {
+    "self.transform(self.part.read(i), random)": (
+        "self.transform(run.valid_part.read(i // 4) if self.transform is augment"
+        " and i % 4 == 0 else self.part.read(i), random)"
+    )
+}
+"""One in four images of a training epoch is one of the validation part."""
 
 OF_ALL = {
     "rate x 4": Plant(training_checks.RATE, {FACTOR: f"4 * {FACTOR}"}),

@@ -4,6 +4,7 @@ from planted_cells import (
     DRAW,
     LOSS,
     OF_ALL,
+    OF_VALIDATION,
     RUNNING,
     STATISTICS,
     WAY,
@@ -187,12 +188,7 @@ PLANTS = {
     ),
     "images of the validation": Plant(
         crops.CROPS,
-        {
-            "self.transform(self.part.read(i), random)": (
-                "self.transform(run.valid_part.read(i // 4) if self.transform is augment"
-                " and i % 4 == 0 else self.part.read(i), random)"
-            )
-        },
+        OF_VALIDATION,
     ),
     "an order by labels": Plant(
         training_checks.ORDER, {ORDERED: f"{ORDERED}{BY_LABEL}"}, said="order ("

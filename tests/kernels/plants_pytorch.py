@@ -4,6 +4,7 @@ from planted_cells import (
     DRAW,
     LOSS,
     OF_ALL,
+    OF_VALIDATION,
     RUNNING,
     STATISTICS,
     SURVIVOR,
@@ -221,12 +222,7 @@ PLANTS = {
     ),
     "images of the validation": Plant(
         crops.CROPS,
-        {
-            "self.transform(self.part.read(i), random)": (
-                "self.transform(run.valid_part.read(i // 4) if self.transform is augment"
-                " and i % 4 == 0 else self.part.read(i), random)"
-            )
-        },
+        OF_VALIDATION,
         said="of ",
     ),
     "an order by labels": Plant(
