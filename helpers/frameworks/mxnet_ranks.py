@@ -103,7 +103,9 @@ def register() -> None:
 
         @property
         def rank(self) -> int:
-            return int(self._joined.rank)
+            here = rank_info.here()  # MXNet's own goes by address and port, in any order
+            assert here is not None
+            return here.rank
 
         @property
         def num_workers(self) -> int:
