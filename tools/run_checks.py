@@ -86,6 +86,15 @@ APART = (
     "tests/docs/test_docs_site.py",
 )
 
+LATER = (
+    "tests/power",
+    "tests/environments/test_offline.py",
+    "tests/kernels/test_nodes_jax.py",
+    "tests/kernels/test_nodes_mxnet.py",
+    "tests/kernels/test_nodes_tensorflow.py",
+)
+"""What only `make soak` runs: minutes each, for what changes seldom."""
+
 QUICK = ("tests/docs", "tests/training", "tests/fairness")
 """Parts of `make quick` beside "tests", so that they run at the same time."""
 
@@ -205,12 +214,6 @@ def batches(out: IO[bytes] | None) -> Ended:
     return tested("lab", "--durations=0", EXECUTED, *ignored, out=out)
 
 
-def studies(out: IO[bytes] | None) -> Ended:
-    """Executes the studies, at the size that they name for it; they compute in one thread."""
-    found = sorted(NOTEBOOKS.glob("Study_*.ipynb"))
-    return tested("lab", *NBMAKE, *found, STUDY_TESTS, out=out)
-
-
 def quick_tests() -> dict[str, Part]:
     """The tests that run in the lab, without those that are apart or of executed notebooks."""
     ignored = [f"--ignore={path}" for path in (KERNELS, EXECUTED, *APART)]
@@ -236,16 +239,19 @@ def quick_parts() -> dict[str, Part]:
 def parts() -> dict[str, Part]:
     """Every part by name, in the order in which they begin: the longest first, to end together."""
     found: dict[str, Part] = {"environments": environments, **style(), "batches": batches}
-    found |= {place: partial(tested, "lab", place, "--durations=25") for place in APART}
-    files = sorted((ROOT / KERNELS).glob("test_*.py"))
+    apart = [place for place in APART if place not in LATER]
+    found |= {place: partial(tested, "lab", place, "--durations=25") for place in apart}
+    files = kernel_files()
     found |= {_name(file): of_kernel(file) for file in files if takes_long(file)}
-    found |= {"studies": studies, **quick_tests()}
-    sample = ["--sample", "4", "--jobs", "1"]
-    found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
-    sample = ["--notebook", "PyTorch", "--sample", "2"]
-    found["notebook_mutants"] = partial(command, "lab", "python", NOTEBOOK_MUTANTS, *sample)
+    found |= quick_tests()
     found |= {_name(file): of_kernel(file) for file in files if not takes_long(file)}
     return found
+
+
+def kernel_files() -> list[Path]:
+    """The test files that run in a framework's kernel, without the later ones."""
+    later = {ROOT / place for place in LATER}
+    return [file for file in sorted((ROOT / KERNELS).glob("test_*.py")) if file not in later]
 
 
 def _name(file: Path) -> str:
@@ -275,17 +281,24 @@ def slow(kernel: str, *where: str | Path, out: IO[bytes] | None) -> Ended:
     return Ended("skipped: nothing is marked slow") if none else ended
 
 
+def whole(where: str, out: IO[bytes] | None) -> Ended:
+    """Runs all tests there, slow or not."""
+    kernel = _kernel(_name(Path(where))) if where.startswith(KERNELS) else "lab"
+    return command(kernel, "pytest", where, "-m", "slow or not slow", out=out)
+
+
 def long_parts() -> dict[str, Part]:
     """What takes too long for every day."""
     files: dict[str, list[Path]] = {}
-    for file in sorted((ROOT / KERNELS).glob("test_*.py")):
+    for file in kernel_files():
         files.setdefault(_kernel(_name(file)), []).append(file)
     return {
         "mutants": partial(command, "lab", "python", "tests/mutation/mutants.py", "--all"),
         "notebook_mutants": partial(command, "lab", "python", NOTEBOOK_MUTANTS, "--all"),
-        "notebooks": partial(executed, NOTEBOOKS, RECORDS),
-        **{place: partial(slow, "lab", place) for place in APART},
+        "notebooks": partial(executed, NOTEBOOKS, STUDY_TESTS, RECORDS),
+        **{place: partial(slow, "lab", place) for place in APART if place not in LATER},
         **{kernel: partial(slow, kernel, *tests) for kernel, tests in files.items()},
+        **{place: partial(whole, place) for place in LATER},
     }
 
 

@@ -62,8 +62,12 @@ def files_run(ran: list[tuple[str, ...]]) -> list[str]:
 def test_every_test_file_is_run_once(ran: list[tuple[str, ...]]) -> None:
     for part in run_checks.parts().values():
         part(out=None)
-    demo = {run_checks.RECORDS}  # of what `make soak` executes
-    assert sorted(files_run(ran)) == sorted(files(["tests"]) - demo)
+    later = [run_checks.STUDY_TESTS, run_checks.RECORDS, *run_checks.LATER]
+    assert sorted(files_run(ran)) == sorted(files(["tests"]) - files(later))
+    ran.clear()
+    for part in run_checks.long_parts().values():
+        part(out=None)
+    assert files(later) <= set(files_run(ran))
 
 
 def notebooks_run(ran: list[tuple[str, ...]]) -> set[str]:
@@ -72,17 +76,13 @@ def notebooks_run(ran: list[tuple[str, ...]]) -> set[str]:
     return {Path(word).stem for word in words if word.endswith(".ipynb")} | {f.stem for f in folder}
 
 
-def test_every_notebook_is_run_in_make_test_and_soak(ran: list[tuple[str, ...]]) -> None:
+def test_soak_runs_every_notebook(ran: list[tuple[str, ...]]) -> None:
     """`make test` runs those of frameworks in batches."""
-    for part in run_checks.parts().values():
-        part(out=None)
     there = {file.stem for file in paths.NOTEBOOKS.glob("*.ipynb")}
-    studies = {name for name in there if name.startswith("Study_")}
-    assert notebooks_run(ran) == studies
-    ran.clear()
     for part in run_checks.long_parts().values():
         part(out=None)
     assert notebooks_run(ran) == there
+    studies = {name for name in there if name.startswith("Study_")}
     assert there - studies == {row.notebook for row in ROWS} | {"Compare"}
 
 
@@ -115,6 +115,7 @@ def test_the_longest_parts_begin_first() -> None:
     assert names[:3] == ["environments", "batches", run_checks.APART[0]]
     files = (run_checks.ROOT / run_checks.KERNELS).glob("test_*.py")
     found = {file.stem.removeprefix("test_"): run_checks.takes_long(file) for file in files}
+    found = {name: is_long for name, is_long in found.items() if name in names}
     long = {name for name, is_long in found.items() if is_long}
     short = found.keys() - long
     assert {row.module for row in ROWS} < long
@@ -129,6 +130,8 @@ def test_soak_runs_whatever_is_marked_slow() -> None:
         if isinstance(part, partial) and part.func is run_checks.slow
     ]
     for file in (paths.ROOT / "tests").rglob("test_*.py"):
+        if str(file.relative_to(paths.ROOT)) in files(run_checks.LATER):  # whole
+            continue
         if re.search(r"\bmark\.slow\b|\bOPTIMIZERS\b", file.read_text(encoding="utf-8")):
             where = [
                 kernel
