@@ -14,6 +14,8 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
+from helpers.results.runs import undisturbed
+
 MORE_IS_BETTER = {"seconds": False, "seconds_to_target": False, "images_per_second": True}
 """The measures, in the order in which the report names them."""
 CONFIDENCE = 0.95
@@ -54,11 +56,11 @@ class Order:
 def field(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs that are ranked, of ``runs.frame``: those on the most devices, without marks.
 
-    A label of which any run has a mark is left out.
+    A label of which any run that counts (``runs.undisturbed``) has a mark is left out.
     """
     if runs.empty or not runs["ranks"].any():
         return runs.iloc[:0]
-    able = runs[runs["ranks"]]
+    able = undisturbed(runs[runs["ranks"]])
     widest = able[able["devices"] == able["devices"].max()]
     marked = widest.loc[widest["marks"].map(len) > 0, "label"]
     return widest[~widest["label"].isin(marked)]

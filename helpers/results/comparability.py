@@ -17,6 +17,8 @@ FACTOR = 1.4
 round was one step. Rounds that leave out every second backward pass make it about 0.6."""
 MOST = 0.1
 """The part of a run's cores that other programs may use."""
+NOISE = {RESUMED, BUSY, DISTURBED}
+"""What spoils the times of one run, and says nothing against its repeats."""
 MARKS = (NOT_COMPARABLE, DIFFERENT, RESUMED, BUSY, DISTURBED, APART)
 
 
@@ -92,7 +94,7 @@ def disagreement(content: Mapping[str, Any]) -> str:
     ones, others = intervals.of_median(trained), intervals.of_median(rounds)
     if ones.low <= others.high and others.low <= ones.high:
         return ""
-    return f"its epochs trained {ones.text('.3g')} images/s and its rounds {others.text('.3g')}"
+    return f"its epochs trained {ones.text(',.0f')} images/s and its rounds {others.text(',.0f')}"
 
 
 def together(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

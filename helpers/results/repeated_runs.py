@@ -14,7 +14,7 @@ from helpers.frameworks import order
 from helpers.results.best import MORE_IS_BETTER, orders
 from helpers.results.comparability import together as marks_together
 from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each, with_ends
-from helpers.results.runs import ROUNDS, frame
+from helpers.results.runs import ROUNDS, frame, undisturbed
 
 FIGURES = (*MORE_IS_BETTER, "first_step_seconds", *ROUNDS, "joules", "images_per_joule")
 """The figures in addition to the task's metrics."""
@@ -26,7 +26,8 @@ _KEYS = ["label", "devices"]
 def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 
-    Columns: label, series, devices, nodes, kind, ranks, runs (how many repeats), comparable (every
+    Of the ``runs.undisturbed``. Columns: label, series, devices, nodes, kind, ranks, runs (how
+    many repeats), comparable (every
     one passed its fairness check), marks (those that any has), the ends of the metrics' intervals
     (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for
     each of ``FIGURES`` and of the task's metrics its median under its own name, its minimum and
@@ -49,7 +50,7 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     if numbers.empty:
         names = [*_KEYS, "runs", *fixed, *(f + e for f in figures for e in ("", "_low", "_high"))]
         return pd.DataFrame(columns=names)
-    numbers = numbers.astype(dict.fromkeys((*figures, *ends), float))
+    numbers = undisturbed(numbers).astype(dict.fromkeys((*figures, *ends), float))
     groups = numbers.groupby(_KEYS, sort=False)
     found = pd.concat(
         [groups.size().rename("runs"), groups.agg(fixed), with_ends(groups[figures])], axis=1

@@ -44,6 +44,14 @@ def frame(compared: Comparison) -> pd.DataFrame:
     )
 
 
+def undisturbed(runs: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` without runs of which only noise spoiled the times, where a repeat has no marks."""
+    marks = runs["marks"].map(set)
+    noise = marks.map(lambda found: bool(found) and found <= comparability.NOISE)
+    sound = (marks.map(len) == 0).groupby([runs["label"], runs["devices"]]).transform("any")
+    return runs[~(noise & sound)]
+
+
 def _numbers(compared: Comparison, entry: Entry) -> dict[str, Any]:
     content = entry.content
     training, test, energy = content["training"], content["test"], content.get("energy", {})

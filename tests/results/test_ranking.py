@@ -234,6 +234,18 @@ def test_a_run_whose_rounds_contradict_its_epochs_is_not_ranked(
     assert any("its epochs trained 100" in line for line in said) == marked
 
 
+def test_a_disturbed_run_leaves_its_repeats_ranked(tmp_path: Path) -> None:
+    runs = [timed("PyTorch", rate, rate, seed) for seed, rate in enumerate((100, 102, 20))]
+    runs += [timed("Keras", 50, 50, seed) for seed in range(3)]
+    runs[2]["other_programs"] = {"used": 1.5, "cores": 2, "reason": ""}
+    compared = load(tmp_path, runs)
+    assert conclusions.fastest(compared).verdict == "PyTorch"
+    row = summarise(compared).iloc[0]
+    assert (row["runs"], row["marks"]) == (2, ()) and row["images_per_second_low"] == 100
+    alone = load(tmp_path / "alone", runs[2:])
+    assert conclusions.fastest(alone).verdict == "Keras"
+
+
 def test_a_single_epoch_contradicts_no_rounds(tmp_path: Path) -> None:
     content = with_rounds(timed("PyTorch", 20, 100), 100, 101)
     content["epochs"] = content["epochs"][:1]
