@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from data_prep.errors import nearest
 from helpers.errors import ALIKE, UserError
+from helpers.frameworks import ROWS
 from helpers.terminal import say
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -76,6 +77,8 @@ def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
     message = f"unrecognized arguments: {' '.join(arguments)}"
     for argument in arguments:
         option = argument.partition("=")[0].replace("_", "-")
+        if argument in {row.word for row in ROWS} and "--frameworks" in options:
+            return f"{message}: did you mean --frameworks {argument}?"
         if option in ELSEWHERE:
             return f"{message}: {ELSEWHERE[option]}"
         if option.startswith("--") and (near := nearest(option, options, ALIKE)):

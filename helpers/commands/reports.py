@@ -129,7 +129,10 @@ def _report(given: argparse.Namespace) -> int:
         raise UserError("--json writes no file, so --out has no effect; give one of them")
     if given.results:
         return _results(given)
-    from helpers.results import report  # with Jinja and the charts
+    from helpers.results import comparison, report  # with Jinja and the charts
+
+    for name in given.names:
+        comparison.must_exist(comparison.folder_of(name))
 
     if given.json:
         print(report.as_json(report.load(given.names)))
@@ -163,7 +166,7 @@ def _open(given: argparse.Namespace) -> int:
     from helpers.results import comparison
 
     folder = comparison.folder_of(given.name).resolve()
-    comparison.must_exist(folder, "; 'make compare' runs one")
+    comparison.must_exist(folder)
     page = folder / "report.html"
     if not page.is_file():
         raise UserError(f"{page}: not there; write it with: rosetta report {given.name}")

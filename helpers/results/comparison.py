@@ -264,10 +264,13 @@ def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
     return [entry for entry in entries if entry.task in (task, None)], others
 
 
-def must_exist(folder: Path, hint: str = "") -> None:
-    """Refuse an experiment that is not there. Raises UserError, with what to do in ``hint``."""
-    if not folder.is_dir():
-        raise UserError(f"{folder}: there is no such experiment{hint}")
+def must_exist(folder: Path) -> None:
+    """Refuse an experiment that is not there. Raises UserError, with the names of those there."""
+    if folder.is_dir():
+        return
+    there = sorted({path.parts[-3] for path in paths.RUNS.glob(f"*/*/{record.FILE}")} - {"latest"})
+    hint = f"there are {', '.join(there)}" if there else "'make compare' runs one"
+    raise UserError(f"{folder}: there is no such experiment; {hint}")
 
 
 def folder_of(experiment: str | Path) -> Path:

@@ -57,7 +57,7 @@ def chosen(
     for asked in frameworks:
         found = [offer for offer in offers if _is_named(offer.word, asked)]
         if not found:
-            names = dict.fromkeys(offer.word for offer in offers)
+            names = dict.fromkeys(offer.row.word if offer.row else offer.word for offer in offers)
             raise UserError(unknown("framework", asked, names))
         wanted += found
     usual = [offer for offer in offers if not (offer.row and offer.row.optional)]
@@ -97,6 +97,6 @@ def _all(known: Mapping[str, tuple[str, str]]) -> list[Offer]:
 
 
 def _is_named(framework: str, asked: str) -> bool:
-    """Whether ``mxnet`` or ``mxnet gluon`` names ``MXNet Gluon``."""
+    """Whether ``mxnet``, ``gluon`` or ``mxnet gluon`` names ``MXNet Gluon``."""
     name = framework.casefold()
-    return asked.casefold() in (name, name.split()[0])
+    return asked.casefold() in (name, *name.split())

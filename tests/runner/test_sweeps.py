@@ -219,7 +219,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("epochs = [1, 2]", "line 1: 'epochs' is [1, 2]: give one value, such as 5"),
         ("repeats = 99999", "runs; plan 10000 or fewer"),
         ("devices = [2000000000]", "they would share"),
-        ("frameworks = ['zoo']", "line 1: unknown framework 'zoo': the frameworks are PyTorch"),
+        ("frameworks = ['zoo']", "line 1: unknown framework 'zoo': the frameworks are pytorch"),
         ("frameworks = ['keras']\nnotebooks = ['x']", "give only one of them"),
         ("precision = ['fp32', 'int8']", "line 1: unknown precision 'int8': it is one of fp32"),
         ("data = 'nowhere'", "line 1: data folder 'nowhere' does not exist"),
