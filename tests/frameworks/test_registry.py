@@ -143,7 +143,7 @@ def notebooks_of(chosen: list[Offer]) -> list[str]:
 
 
 def test_an_unknown_framework_is_refused_with_the_words_there_are() -> None:
-    with pytest.raises(UserError, match="unknown framework 'kerras': did you mean 'Keras'"):
+    with pytest.raises(UserError, match="unknown framework 'kerras': did you mean 'keras'"):
         wanted(frameworks=["kerras"])
 
 

@@ -158,7 +158,7 @@ PLANTS = {
         devices=2,
     ),
     "a sum over devices": Plant(
-        WAY,
+        training_loop.TOGETHER,
         {"criterion(*given) / n": "criterion(*given)"},
         said="times as long: a sum in place of a mean?",
         devices=2,

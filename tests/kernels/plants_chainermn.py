@@ -140,7 +140,7 @@ PLANTS = {
     ),
     "a first step that is lost": Plant(WAY, {BROADCAST: "multi_node  # multi-GPU\n"}),
     "a sum over devices": Plant(
-        WAY,
+        training_loop.TOGETHER,
         {"loss.backward()": "(n * loss).backward()"},
         said="times as long: a sum in place of a mean?",
         devices=2,

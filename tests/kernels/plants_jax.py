@@ -18,7 +18,6 @@ from helpers.fairness import (
     process_checks,
     training_checks,
     training_loop,
-    weight_checks,
 )
 from helpers.training import notebook_coverage
 
@@ -29,24 +28,12 @@ FILLED = "np.pad(np.arange(count), (0, -count % size), constant_values=-1)"
 CLASSES = "optax.softmax_cross_entropy_with_integer_labels(scores, targets)"
 FINDINGS = "optax.sigmoid_binary_cross_entropy(scores, targets).mean()"
 UPDATE, REDUCED = "optimizer.update(network, gradients)", 'jax.lax.pmean(found, "replica")'
-SHARE = "train_step(graph, state, pixels, targets)"
+SHARE = "state, loss = train_step(graph, state, pixels, targets)"
 SCORES, MAKE = "network(to_network(pixels))", "replica = make_replica(build_model())"
 LOSS_OF = f"criterion({SCORES}, targets)"
 ORDERED = "order = np.random.default_rng([r.seed, self.epoch]).permutation(count)\n"
 BY_LABEL = """            labels = np.resize(run.train_part.targets, count)
             order = order[np.argsort(labels[order], kind="stable")]
-"""
-AVERAGED = """def of_an_epoch(replica, loader, kept={}):
-    kept.setdefault("mean", jax.device_get(nnx.state(replica.network, nnx.Param)))
-    if "raw" in kept:
-        nnx.update(replica.network, kept["raw"])
-    loss = train_steps(replica, loader, len(loader))
-    kept["raw"] = jax.device_get(nnx.state(replica.network, nnx.Param))
-    kept["mean"] = jax.tree.map(lambda *each: sum(each) / 2, kept["mean"], kept["raw"])
-    nnx.update(replica.network, kept["mean"])
-    return loss
-
-
 """
 
 
@@ -88,7 +75,7 @@ PLANTS = {
     "another momentum": Plant(training_checks.OPTIMIZER, {SGD: "optax.sgd(rate, 0.5)"}),
     "another rule": Plant(training_checks.OPTIMIZER, {SGD: "optax.adam(rate)"}),
     "another rate for one weight": Plant(
-        training_checks.OPTIMIZER,
+        training_checks.RATE,
         {
             SGD: (
                 "optax.chain(optax.sgd(rate, r.momentum or None), optax.stateless("
@@ -212,11 +199,6 @@ PLANTS = {
         notebook_coverage.PIXELS,
         {"augment if training else centre": "augment", "epoch, i]) if i >= 0 else None": "epoch])"},
     ),
-    "averaged weights in the evaluation": Plant(
-        weight_checks.EVALUATED,
-        {TRAIN: "of_an_epoch(replica, loader)", MAKE: f"{AVERAGED}{MAKE}"},
-        said="weights (when epoch 2 begins: not those in the validation of epoch 1)",
-    ),
     "evaluation of other images": Plant(
         training_checks.EVALUATED, {"np.arange(count)": "np.zeros(count, int)"}
     ),
@@ -237,7 +219,7 @@ PLANTS = {
         training_loop.TOGETHER,
         {
             SHARE: (
-                "train_step(graph, state, "
+                "state, loss = train_step(graph, state, "
                 "*(jnp.tile(x[: len(x) // n], (n,) + (1,) * (x.ndim - 1)) "
                 "for x in (pixels, targets)))"
             )
@@ -245,9 +227,9 @@ PLANTS = {
         devices=2,
     ),
     "a sum over devices": Plant(
-        WAY,
+        training_loop.TOGETHER,
         {REDUCED: REDUCED.replace("pmean", "psum")},
-        said="2 times as long: a sum in place of a mean?",
+        said="times as long: a sum in place of a mean?",
         devices=2,
     ),
     "a sum of the devices' losses": Plant(LOSS, {"total += loss": "total += n * loss"}, devices=2),

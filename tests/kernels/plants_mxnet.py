@@ -7,7 +7,6 @@ from planted_cells import (
     OF_VALIDATION,
     RUNNING,
     STATISTICS,
-    WAY,
     Plant,
     Tested,
     measured_turns,
@@ -257,7 +256,7 @@ PLANTS = {
         devices=2,
     ),
     "a sum over devices": Plant(
-        WAY,
+        training_loop.TOGETHER,
         {"update(len(pixels) * store.num_workers)": "update(r.batch_size)"},
         said="times as long: a sum in place of a mean?",
         devices=2,

@@ -288,7 +288,7 @@ PLANTS = {
         notebooks=[ONE_PROCESS],
     ),
     "a sum over devices": Plant(
-        WAY,
+        training_loop.TOGETHER,
         {
             "scaler.scale(loss).backward()  # DDP": (
                 "scaler.scale(loss * dist.get_world_size()).backward()  # DDP"

@@ -122,7 +122,7 @@ PLANTS = {
         devices=2,
     ),
     "a sum over devices": Plant(
-        WAY,
+        training_loop.TOGETHER,
         {MEAN: MEAN.replace("MEAN", "SUM")},
         said="times as long: a sum in place of a mean?",
         devices=2,

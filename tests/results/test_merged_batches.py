@@ -130,7 +130,8 @@ def test_a_batch_that_is_not_there_is_not_left_out_silently(
 ) -> None:
     two_batches(tmp_path, monkeypatch, {}, {})
     assert main(["report", "a", "bb"]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path / 'bb'}: there is no such experiment\n"
+    wrong = f"{tmp_path / 'bb'}: there is no such experiment; there are a, b"
+    assert capsys.readouterr().err == f"error: {wrong}\n"
     assert not (tmp_path / "a" / "report.html").exists()
     with pytest.raises(UserError, match="bb: there is no such experiment"):
         comparison.load(["bb", "a"])

@@ -390,7 +390,7 @@ def test_command_reports_again(made: Path, capsys: pytest.CaptureFixture[str]) -
     assert (made / report.HTML).exists()
     assert str(made / report.HTML) in capsys.readouterr().out
     assert main(["report", str(made / "nothing")]) == 2
-    assert "no record" in capsys.readouterr().err
+    assert "no such experiment" in capsys.readouterr().err
 
 
 PUBLISHED = sorted(path.parent for path in (paths.ROOT / "docs" / "results").rglob("report.md"))
