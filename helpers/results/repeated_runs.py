@@ -26,8 +26,9 @@ _KEYS = ["label", "devices"]
 def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 
-    Of the ``runs.undisturbed``. Columns: label, series, devices, nodes, kind, ranks, runs (how
-    many repeats), comparable (every
+    Runs that only noise spoiled do not count beside sound repeats (``runs.undisturbed``).
+
+    Columns: label, series, devices, nodes, kind, ranks, runs (how many repeats), comparable (every
     one passed its fairness check), marks (those that any has), the ends of the metrics' intervals
     (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for
     each of ``FIGURES`` and of the task's metrics its median under its own name, its minimum and
