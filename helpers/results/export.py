@@ -5,43 +5,20 @@ write to a folder and use no network.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from helpers import paths
 from helpers.errors import UserError, naming
 from helpers.record import tasks
-from helpers.results import comparison, machines
+from helpers.results import comparison, machines, runs
 from helpers.results.comparison import Entry
 
 PROJECT = "rosetta"
-EPOCH = ("learning_rate", "train_loss", "valid_loss", "images_per_second")
-"""Fields of an epoch that are exported beside the validation metrics."""
-
-
-@dataclass(frozen=True)
-class Exported:
-    """A finished run as every target gets it.
-
-    Times are in seconds since 1970. ``epochs`` have their beginning, that of validation, their end,
-    and their figures by name.
-    """
-
-    name: str
-    settings: dict[str, Any]
-    started: float
-    trains: float
-    ended: float
-    epochs: list[tuple[float, float, float, dict[str, float]]]
-    figures: dict[str, float]
-    """The whole run's, by name."""
-    metric: str
-    """The name among each epoch's figures of that by which quality is judged."""
-    content: dict[str, Any]
 
 
 def write(experiment: str | Path, target: str, out: Path | None = None) -> tuple[Path, int]:
@@ -62,196 +39,148 @@ def write(experiment: str | Path, target: str, out: Path | None = None) -> tuple
         raise UserError(f"{experiment}: no run has finished, so there is nothing to export")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not empty: give another folder with --out")
-    runs = [_exported(entry) for entry in compared.finished]
+    figures = runs.frame(compared).select_dtypes("number").to_dict("records")
     package, writer = TARGETS[target]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with naming(folder), tempfile.TemporaryDirectory(dir=folder.parent) as home:
         part = Path(home) / folder.name
         part.mkdir()
         try:
-            writer(runs, part)
+            writer([*zip(compared.finished, figures, strict=True)], part)
         except ModuleNotFoundError as error:
             raise UserError(
                 f"export to {target} needs the package {package}: "
                 f".venvs/lab/bin/python -m pip install {package}"
             ) from error
         part.replace(folder)  # all of it, or nothing
-    return folder, len(runs)
+    return folder, len(compared.finished)
 
 
-def _exported(entry: Entry) -> Exported:
+Runs = Sequence[tuple[Entry, dict[str, float]]]
+"""Each finished run with its row of :func:`helpers.results.runs.frame`, numbers only."""
+
+
+def _settings(entry: Entry) -> dict[str, Any]:
+    """Everything that was set, flat: ``recipe.epochs``, ``version.torch``."""
     content = entry.content
-    run, training, test = content["run"], content["training"], content["test"]
-    metric = tasks.metric_of(content["recipe"])
-    started = datetime.fromisoformat(run["started"]).timestamp()
-    begins = clock = content.get("monitor", {}).get("start (unix s)") or started
-    epochs = []
-    for epoch in content["epochs"]:
-        figures = {name: epoch[name] for name in EPOCH if epoch.get(name) is not None}
-        validated = {name: value for name, value in epoch.items() if name.startswith("valid_")}
-        figures |= {name: value for name, value in validated.items() if name != "valid_seconds"}
-        trained = clock + epoch["train_seconds"]
-        ended = trained + epoch["valid_seconds"]
-        epochs.append((clock, trained, ended, {k: float(v) for k, v in figures.items()}))
-        clock = ended
-    figures = {
-        "images_per_second": training["images_per_second"],
-        "training_seconds": training["seconds"],
-        f"test_{metric.name}": test[metric.tested[0]],
-        "joules": content.get("energy", {}).get("joules"),
-        "peak_bytes": content.get("memory", {}).get("peak_bytes"),
-    }
-    recipe = {key: value for key, value in content["recipe"].items() if key != "text"}
-    settings = {
+    told = {
         "framework": entry.label,
         "devices": entry.devices,
         "device names": machines.models(content["devices"]),
-        "machine": run["host"],
-        "commit": run["commit"],
-        "fairness check": "passed" if content["fairness"]["comparable"] else "not passed",
-        "execution": training.get("execution", "not recorded"),
-        **{f"recipe.{key}": value for key, value in recipe.items()},
-        **{f"version.{key}": value for key, value in content["framework"]["versions"].items()},
+        "machine": content["run"]["host"],
+        "commit": content["run"]["commit"],
+        "fairness check": "passed" if entry.comparable else "not passed",
+        "recipe": {key: value for key, value in content["recipe"].items() if key != "text"},
+        "version": content["framework"]["versions"],
     }
-    return Exported(
-        entry.folder.name,
-        settings,
-        started,
-        begins,
-        datetime.fromisoformat(run["finished"]).timestamp(),
-        epochs,
-        {name: float(value) for name, value in figures.items() if value is not None},
-        metric.of_epoch,
-        content,
-    )
+    return dict(pd.json_normalize(told).iloc[0])
 
 
-def _wandb(runs: Sequence[Exported], folder: Path) -> None:
+def _started(entry: Entry) -> float:
+    """When its training started, in seconds since 1970."""
+    started = datetime.fromisoformat(entry.content["run"]["started"]).timestamp()
+    return entry.content.get("monitor", {}).get("start (unix s)") or started
+
+
+def _epochs(entry: Entry) -> list[tuple[float, dict[str, float]]]:
+    """The end of each epoch, in seconds since 1970, and its figures by name."""
+    epochs = pd.DataFrame(entry.content["epochs"]).select_dtypes("number")
+    ends = _started(entry) + (epochs["train_seconds"] + epochs["valid_seconds"]).cumsum()
+    return list(zip(ends, (row.dropna().to_dict() for _, row in epochs.iterrows()), strict=True))
+
+
+def _wandb(found: Runs, folder: Path) -> None:
     """Offline runs of Weights & Biases; ``wandb sync`` uploads them."""
     import wandb
 
-    for run in runs:
-        kept = wandb.init(
-            project=PROJECT,
-            name=run.name,
-            config=run.settings,
-            dir=folder,
-            mode="offline",
-            settings=wandb.Settings(silent=True),
-        )
-        for number, (*_, ended, figures) in enumerate(run.epochs, 1):
-            kept.log(figures | {"_timestamp": ended, "epoch": number}, step=number)
-        kept.summary.update(run.figures)
-        kept.finish()
+    quiet = wandb.Settings(silent=True)
+    for entry, figures in found:
+        about = {"project": PROJECT, "name": entry.folder.name, "config": _settings(entry)}
+        with wandb.init(dir=folder, mode="offline", settings=quiet, **about) as run:
+            for number, (end, values) in enumerate(_epochs(entry), 1):
+                run.log(values | {"_timestamp": end, "epoch": number}, step=number)
+            run.summary.update(figures)
 
 
-def _mlflow(runs: Sequence[Exported], folder: Path) -> None:
+def _mlflow(found: Runs, folder: Path) -> None:
     """A database of MLflow's; ``mlflow ui --backend-store-uri sqlite:///...`` shows it."""
-    from mlflow import MlflowClient
-    from mlflow.entities import Metric, Param
+    import mlflow
 
-    client = MlflowClient(f"sqlite:///{folder.absolute() / 'mlflow.db'}")
-    place = client.create_experiment(PROJECT)
-    for run in runs:
-        kept = client.create_run(place, start_time=_ms(run.started), run_name=run.name)
-        metrics = [
-            Metric(name, value, _ms(ended), number)
-            for number, (*_, ended, figures) in enumerate(run.epochs, 1)
-            for name, value in figures.items()
-        ]
-        metrics += [
-            Metric(f"run_{k}", value, _ms(run.ended), 0) for k, value in run.figures.items()
-        ]
-        settings = [Param(_plain(k), str(value)[:500]) for k, value in run.settings.items()]
-        client.log_batch(kept.info.run_id, metrics, settings)
-        client.set_terminated(kept.info.run_id, end_time=_ms(run.ended))
+    mlflow.set_tracking_uri(f"sqlite:///{folder.absolute() / 'mlflow.db'}")
+    mlflow.create_experiment(PROJECT)
+    mlflow.set_experiment(PROJECT)
+    for entry, figures in found:
+        with mlflow.start_run(run_name=entry.folder.name):
+            mlflow.log_params({k: str(v)[:500] for k, v in _settings(entry).items()})
+            for number, (end, values) in enumerate(_epochs(entry), 1):
+                mlflow.log_metrics(values, step=number, timestamp=_ms(end))
+            mlflow.log_metrics({f"run_{name}": value for name, value in figures.items()})
 
 
-def _plain(name: str) -> str:
-    """The name without what MLflow takes in none."""
-    return "".join(letter if letter.isalnum() or letter in "_-. /" else "_" for letter in name)
-
-
-def _tensorboard(runs: Sequence[Exported], folder: Path) -> None:
+def _tensorboard(found: Runs, folder: Path) -> None:
     """A folder of event files for each run; ``tensorboard --logdir`` shows them."""
     from tensorboard.summary import Writer
 
-    for run in runs:
-        writer = Writer(str(folder / run.name))
-        for number, (*_, ended, figures) in enumerate(run.epochs, 1):
-            for name, value in figures.items():
-                writer.add_scalar(name, value, number, wall_time=ended)
-        for name, value in run.figures.items():
-            writer.add_scalar(f"run/{name}", value, 0, wall_time=run.ended)
+    for entry, figures in found:
+        writer = Writer(str(folder / entry.folder.name))
+        for number, (end, values) in enumerate(_epochs(entry), 1):
+            for name, value in values.items():
+                writer.add_scalar(name, value, number, wall_time=end)
+        for name, value in figures.items():
+            writer.add_scalar(f"run/{name}", value, 0)
         writer.close()
 
 
-def _mllog(runs: Sequence[Exported], folder: Path) -> None:
+def _mllog(found: Runs, folder: Path) -> None:
     """A file of MLPerf's log lines for each run, as its open division has them.
 
     MLPerf's checker accepts those of ResNet-50 (ruleset 4.0.0), and knows no other network here.
     """
     from mlperf_logging import mllog
 
-    for run in runs:
-        with _logger(mllog, folder / f"{run.name}.log") as logger:
-            _log_lines(logger, mllog.constants, run)
-
-
-@contextmanager
-def _logger(mllog: Any, path: Path) -> Iterator[Any]:
-    logger = mllog.get_mllogger()
-    logger.logger.handlers.clear()
-    logger.logger.propagate = False
-    mllog.config(filename=str(path), root_dir=str(paths.ROOT))
-    try:
-        yield logger
-    finally:
-        for handler in [*logger.logger.handlers]:
-            handler.close()
-            logger.logger.removeHandler(handler)
-
-
-def _log_lines(logger: Any, keys: Any, run: Exported) -> None:
-    recipe, images = run.content["recipe"], run.content["data"]["images"]
-    benchmark = {"resnet50": keys.RESNET}.get(recipe["network"], recipe["network"])
-    begin = _ms(run.started)
-    for key, value in (
-        (keys.SUBMISSION_BENCHMARK, benchmark),
-        (keys.SUBMISSION_DIVISION, keys.OPEN),
-        (keys.SUBMISSION_ORG, PROJECT),
-        (keys.SUBMISSION_PLATFORM, f"{run.settings['machine']}, {run.settings['device names']}"),
-        (keys.SUBMISSION_STATUS, keys.RESEARCH),
-        (keys.CACHE_CLEAR, True),
-        (keys.GLOBAL_BATCH_SIZE, recipe["global_batch_size"]),
-        (keys.SEED, recipe["seed"]),
-        (keys.TRAIN_SAMPLES, images["train"]),
-        (keys.EVAL_SAMPLES, images["valid"]),
-        (keys.OPT_NAME, recipe["optimizer"]),
-        (keys.OPT_BASE_LR, recipe["scaled_learning_rate"]),
-        (keys.GRADIENT_ACCUMULATION_STEPS, 1),
-    ):
-        logger.event(key, value, time_ms=begin)
-    logger.start(keys.INIT_START, time_ms=begin)
-    logger.end(keys.INIT_STOP, time_ms=_ms(run.trains))
-    logger.start(keys.RUN_START, time_ms=_ms(run.trains))
-    for number, (began, trained, ended, figures) in enumerate(run.epochs, 1):
-        about = {keys.EPOCH_NUM: number}
-        logger.start(keys.EPOCH_START, time_ms=_ms(began), metadata=about)
-        logger.end(keys.EPOCH_STOP, time_ms=_ms(trained), metadata=about)
-        logger.start(keys.EVAL_START, time_ms=_ms(trained), metadata=about)
-        logger.event(keys.EVAL_ACCURACY, figures[run.metric], time_ms=_ms(ended), metadata=about)
-        logger.end(keys.EVAL_STOP, time_ms=_ms(ended), metadata=about)
-    done = {"status": keys.SUCCESS}
-    logger.end(keys.RUN_STOP, time_ms=_ms(run.epochs[-1][2]), metadata=done)
+    keys, logger = mllog.constants, mllog.get_mllogger()
+    for entry, _ in found:
+        logger.logger.handlers.clear()  # of the run before
+        mllog.config(filename=str(folder / f"{entry.folder.name}.log"), root_dir=str(paths.ROOT))
+        recipe, images = entry.content["recipe"], entry.content["data"]["images"]
+        network, metric = recipe["network"], tasks.metric_of(recipe).of_epoch
+        begin = _ms(_started(entry))
+        for key, value in (
+            (keys.SUBMISSION_BENCHMARK, keys.RESNET if network == "resnet50" else network),
+            (keys.SUBMISSION_DIVISION, keys.OPEN),
+            (keys.SUBMISSION_ORG, PROJECT),
+            (keys.SUBMISSION_PLATFORM, machines.models(entry.content["devices"])),
+            (keys.SUBMISSION_STATUS, keys.RESEARCH),
+            (keys.CACHE_CLEAR, True),
+            (keys.GLOBAL_BATCH_SIZE, recipe["global_batch_size"]),
+            (keys.SEED, recipe["seed"]),
+            (keys.TRAIN_SAMPLES, images["train"]),
+            (keys.EVAL_SAMPLES, images["valid"]),
+            (keys.OPT_NAME, recipe["optimizer"]),
+            (keys.OPT_BASE_LR, recipe["scaled_learning_rate"]),
+            (keys.GRADIENT_ACCUMULATION_STEPS, 1),
+        ):
+            logger.event(key, value, time_ms=begin)
+        logger.start(keys.INIT_START, time_ms=begin)
+        logger.end(keys.INIT_STOP, time_ms=begin)
+        logger.start(keys.RUN_START, time_ms=begin)
+        for number, (ended, values) in enumerate(_epochs(entry), 1):
+            trained, end = _ms(ended - values["valid_seconds"]), _ms(ended)
+            about = {"metadata": {keys.EPOCH_NUM: number}}
+            logger.start(keys.EPOCH_START, time_ms=begin, **about)
+            logger.end(keys.EPOCH_STOP, time_ms=trained, **about)
+            logger.start(keys.EVAL_START, time_ms=trained, **about)
+            logger.event(keys.EVAL_ACCURACY, values[metric], time_ms=end, **about)
+            logger.end(keys.EVAL_STOP, time_ms=end, **about)
+            begin = end
+        logger.end(keys.RUN_STOP, time_ms=begin, metadata={"status": keys.SUCCESS})
 
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-Writer = Callable[[Sequence[Exported], Path], None]
-TARGETS: dict[str, tuple[str, Writer]] = {
+TARGETS: dict[str, tuple[str, Callable[[Runs, Path], None]]] = {
     "wandb": ("wandb", _wandb),
     "mlflow": ("mlflow", _mlflow),
     "tensorboard": ("tensorboard", _tensorboard),
