@@ -168,6 +168,11 @@ def _variables(kernel: str, kind: str) -> dict[str, str]:
         before = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
         before = [p for p in before if Path(p, DRIVER).exists() or Path(p, NVML).exists()]
         env["LD_LIBRARY_PATH"] = ":".join(dict.fromkeys([*libraries, *before]))
+        # The driver compiles TensorFlow's PTX for minutes: once, if its cache has room for it all.
+        env |= {"CUDA_CACHE_PATH": str(VENVS / ".cuda"), "CUDA_CACHE_MAXSIZE": str(4 * 2**30)}
+        # CuPy prefers headers of a CUDA toolkit on this machine, whose version may not fit.
+        for own in venv.glob("lib/python*/site-packages/nvidia/cuda_runtime"):
+            env["CUDA_PATH"] = str(own)
     return env
 
 

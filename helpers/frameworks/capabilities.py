@@ -8,6 +8,7 @@ uses only Python's standard library and no syntax newer than Python 3.9.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -54,6 +55,16 @@ _CURES = {
     "elsewhere, reboot",
 }
 """The usual cure of an NVML error, by its code."""
+
+_CUDA_CURES = {
+    "system not yet initialized": "start the fabric manager of the driver's version, which GPUs "
+    "behind NVSwitch need: sudo systemctl enable --now nvidia-fabricmanager",
+    "busy or unavailable": "another process has this GPU alone: 'nvidia-smi' shows it, and "
+    "'sudo nvidia-smi -c 0' lets several processes use a GPU",
+}
+"""The usual cure of an error of CUDA, by words of its message."""
+LARGE = 8 * 2**30
+"""Bytes of memory of AMD's cards that compute; a CPU's own graphics have less."""
 
 
 class Gpu(NamedTuple):
@@ -117,6 +128,37 @@ def driver_failure(code: int, said: str) -> str:
     """
     cure = _CURES.get(code, "run nvidia-smi, which shows whether the driver works")
     return f"the NVIDIA driver does not start: {said} (NVML error {code}); {cure}"
+
+
+def cuda_cure(said: str) -> str:
+    """What helps against an error of CUDA, to append to it; empty if that is not known."""
+    cures = (f"; {cure}" for words, cure in _CUDA_CURES.items() if words in said.casefold())
+    return next(cures, "")
+
+
+def unreachable(code: int, root: Path = Path("/")) -> str:
+    """Why a GPU of this machine cannot be used; empty where there is none.
+
+    Args:
+        code: NVML's, one of ``NO_DRIVER``.
+        root: of the files that tell.
+    """
+    if code == NO_DRIVER[1] and (root / "dev/nvidia0").exists():
+        return (
+            "this machine has an NVIDIA GPU and no library NVML: start the container with "
+            "NVIDIA_DRIVER_CAPABILITIES=compute,utility, elsewhere install the driver's utilities"
+        )
+    memory = root.glob("sys/class/drm/card*/device/mem_info_vram_total")
+    if (root / "dev/kfd").exists() and any(int(each.read_text()) >= LARGE for each in memory):
+        return "this machine has an AMD GPU, and only NVIDIA's are supported"
+    return ""
+
+
+def compiles_first(kernel: str, gpus: Sequence[Gpu]) -> bool:
+    """Whether the driver compiles a kernel's GPU code on its first start, which takes minutes."""
+    codes = [code for form in forms(kernel) if (code := LOCKS[lock(kernel, form)])]
+    known = [gpu.capability for gpu in gpus if gpu.capability]
+    return any(_runs_on(code.ptx, each) for code in codes for each in known)
 
 
 def obstacle(name: str, gpu: Gpu) -> str | None:

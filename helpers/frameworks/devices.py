@@ -167,8 +167,10 @@ def _present() -> list[_Present]:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         if error.value in capabilities.NO_DRIVER:
-            return []
-        why = capabilities.driver_failure(error.value, words(error))
+            if not (why := capabilities.unreachable(error.value)):
+                return []
+        else:
+            why = capabilities.driver_failure(error.value, words(error))
         raise UserError(f"{why}; to use the CPU instead: CUDA_VISIBLE_DEVICES=") from None
     try:
         driver = text(pynvml.nvmlSystemGetDriverVersion())

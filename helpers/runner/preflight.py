@@ -172,7 +172,9 @@ def test_environments(experiment: Experiment, shown: Shown) -> None:
         if not gpus or installed.problem(state.kernel, gpus):
             continue  # on the CPU; or the run is skipped for that problem
         on = devices.Devices("gpu", tuple(gpu.name for gpu in gpus))
-        shown.note(f"Testing environment {state.kernel} on {on.short}")
+        slow = capabilities.compiles_first(state.kernel, gpus)
+        why = ": for the first time it may take minutes, to compile GPU code" if slow else ""
+        shown.note(f"Testing environment {state.kernel} on {on.short}{why}")
         log = experiment.folder / _log(state)
         found = self_test.test(state.kernel, on, gpus, mark=experiment.folder, log=log)
         experiment.self_tests[_key(state)] = found

@@ -19,15 +19,15 @@ from typing import Any
 
 from data_prep.errors import printable
 from helpers.errors import refusal
-from helpers.frameworks import devices, installed, temporary_files
+from helpers.frameworks import capabilities, devices, installed, temporary_files
 from helpers.frameworks.capabilities import Gpu
 from helpers.frameworks.devices import Devices
 from helpers.launch import environment_variables
 from helpers.runner import kernel_processes, shutdown
 
-LIMIT_SECONDS = 300.0
-"""The self-test takes about ten seconds. It takes longer if the driver first has to compile a
-library's code, or if a framework is loaded from a cold disk."""
+LIMIT_SECONDS, COMPILING_SECONDS = 300.0, 1800.0
+"""The self-test takes about ten seconds. It takes longer if a framework is loaded from a cold disk,
+and has the second limit if the driver first has to compile a library's code."""
 LAST_WORDS_SECONDS = 1.0
 """The time in which a hanging self-test can write where it hangs."""
 
@@ -73,19 +73,24 @@ def test(kernel: str, on: Devices, gpus: Sequence[Gpu], *, mark: Path, log: Path
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = devices.cuda_names(gpus)
     command = [python, "-m", "helpers.runner.self_test_worker", kernel, on.kind, str(on.count)]
+    limit = COMPILING_SECONDS if capabilities.compiles_first(kernel, gpus) else LIMIT_SECONDS
     log.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with temporary_files.own("self-test-") as folder, log.open("wb") as output:
         found = Path(folder) / "found.jsonl"
         try:
-            code = _run([*command, "--to", str(found)], environment | {"TMPDIR": folder}, output)
+            code = _run(
+                [*command, "--to", str(found)], environment | {"TMPDIR": folder}, output, limit
+            )
         except OSError as error:  # this Python is damaged or not executable
             return Outcome(kernel, on, 0.0, f"it cannot be started: {printable(refusal(error))}")
         told: dict[str, Any] = {}
         for line in found.read_text(encoding="utf-8").splitlines() if found.exists() else []:
             told |= json.loads(line)
-    reason = told.get("reason", _ended(code)) if code is not None else _ended(code)
+    ended = _ended(code, limit)
+    reason = told.get("reason", ended) if code is not None else ended
     if reason is not None:
+        reason += capabilities.cuda_cure(reason)
         reason = f"{f'a step on {on.short}' if 'versions' in told else 'start'}: {reason}"
     seconds = time.monotonic() - began
     return Outcome(kernel, on, seconds, reason, told.get("versions", {}))
@@ -99,7 +104,9 @@ def _start_of(kernel: str) -> tuple[str, dict[str, str]]:
     return sys.executable if named else given, environment
 
 
-def _run(command: list[str], environment: Mapping[str, str], output: Any) -> int | None:
+def _run(
+    command: list[str], environment: Mapping[str, str], output: Any, limit: float
+) -> int | None:
     """Run a process in a new session; return its exit code, or None if it was ended as hung."""
     process = None
     try:
@@ -113,7 +120,7 @@ def _run(command: list[str], environment: Mapping[str, str], output: Any) -> int
                 start_new_session=True,
             )
         try:
-            return process.wait(LIMIT_SECONDS)
+            return process.wait(limit)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGUSR1)  # prints where it hangs (faulthandler)
             time.sleep(LAST_WORDS_SECONDS)
@@ -127,10 +134,10 @@ def _run(command: list[str], environment: Mapping[str, str], output: Any) -> int
             kernel_processes.stop_marked(Path(environment[kernel_processes.MARK]))
 
 
-def _ended(code: int | None) -> str:
+def _ended(code: int | None, limit: float) -> str:
     """How a process ended that did not say so itself."""
     if code is None:
-        return f"hung: not done after {LIMIT_SECONDS:g} s"
+        return f"hung: not done after {limit:g} s"
     if code >= 0:
         return f"the process died with exit code {code}"
     known = -code in set(signal.Signals)  # not every signal has a name

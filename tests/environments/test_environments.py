@@ -405,6 +405,8 @@ def test_a_kernel_is_registered_with_its_own_path_and_no_unset_variable(
 ) -> None:
     library = built / "mxnet" / "lib" / "python3.11" / "site-packages" / "nvidia" / "cudnn" / "lib"
     library.mkdir(parents=True)
+    headers = library.parents[1] / "cuda_runtime"
+    headers.mkdir()
     driver, module = built / "driver", built / "modules" / "cuda" / "lib64"
     put(driver / "libcuda.so.1", "")
     put(module / "libcudnn.so.8", "")
@@ -414,6 +416,8 @@ def test_a_kernel_is_registered_with_its_own_path_and_no_unset_variable(
     assert spec["argv"][0] == str(built / "mxnet" / "bin" / "python")
     assert spec["env"]["PATH"] == f"{built / 'mxnet' / 'bin'}:${{PATH}}"
     assert spec["env"]["LD_LIBRARY_PATH"] == f"{library}:{driver}", "without the site's CUDA"
+    assert spec["env"]["CUDA_PATH"] == str(headers), "CuPy's headers are not the site's"
+    assert spec["env"]["CUDA_CACHE_PATH"].startswith(str(built))
     kernels.register("mxnet", "cpu")
     spec = kernels.read_json(built / "lab/share/jupyter/kernels/mxnet/kernel.json")
     assert "LD_LIBRARY_PATH" not in spec["env"]

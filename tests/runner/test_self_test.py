@@ -84,6 +84,11 @@ FAULTS: dict[str, tuple[str, str]] = {
         "raise OSError('libcuda.so.1: cannot open shared object file')",
         "start: OSError: libcuda.so.1: cannot open shared object file",
     ),
+    "no fabric manager": (
+        "raise RuntimeError('CUDA error 802: system not yet initialized')",
+        "start: RuntimeError: CUDA error 802: system not yet initialized; start the fabric manager"
+        " .*",
+    ),
     "ends": ("sys.exit(3)", "start: the process died with exit code 3"),
 }
 
