@@ -137,7 +137,8 @@ def _pages(notebook: Path) -> Iterator[tuple[str, str | bytes]]:
                 parts.append(_table(table))
             elif text := "".join(output.get("text", "") or data.get("text/plain", "")):
                 parts.append(f"```text\n{text.rstrip()}\n```")
-    yield ".md", "\n\n".join(parts) + "\n"
+    unsearched = "---\nsearch:\n  exclude: true\n---\n\n"  # all have the text of the notebooks
+    yield ".md", unsearched + "\n\n".join(parts) + "\n"
 
 
 def _folded(source: str) -> str:

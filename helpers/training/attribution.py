@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-import pandas as pd
-
 from helpers.training.measurement_rounds import TRAINED, median_of
 
 LITTLE = 0.05
@@ -71,13 +69,6 @@ def in_words(found: Mapping[str, Any], name: str) -> str:
     if low <= 0:
         return NO_WAIT
     return f"{_percent(found['shares'][name])} ({100 * low:.0f} to {100 * high:.0f})"
-
-
-def table(found: Mapping[str, Any]) -> pd.DataFrame:
-    """The shares as text, with their 95 % confidence intervals."""
-    column = "share of an epoch (95 % interval)"
-    words = {name: in_words(found, name) for name in found["shares"]}
-    return pd.DataFrame({column: pd.Series(words, dtype=object)})
 
 
 def telling(found: Mapping[str, Any]) -> dict[str, float]:

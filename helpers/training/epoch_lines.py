@@ -64,13 +64,17 @@ class EpochLines:
 
     def _show_within(self, now: Within) -> None:
         """A line that the next one replaces; in a batch the runner shows it."""
-        if now.steps > self.first_step:
+        done = now.steps // self.steps
+        if done > self.printed and now.steps % self.steps == 0:
+            line = f"Epoch {done} of {self.epochs}: validation"
+        elif now.steps > self.first_step:
             pace = (time.monotonic() - self._since) / (now.steps - self.first_step)
             left = terminal.clock((self.epochs * self.steps - now.steps) * pace)
-            said = f"step {now.steps % self.steps} of {self.steps}, {left} left"
+            step = f"step {now.steps % self.steps} of {self.steps}"
+            line = f"Epoch {done + 1} of {self.epochs}: {step}, {left} left"
         else:
-            said = f"compiling, or in the first step, for {now.seconds:.0f} s"
-        line = f"Epoch {now.steps // self.steps + 1} of {self.epochs}: {said}"
+            waited = f"compiling, or in the first step, for {now.seconds:.0f} s"
+            line = f"Epoch {done + 1} of {self.epochs}: {waited}"
         if heartbeat.watched():
             heartbeat.show(line)
         else:

@@ -13,8 +13,6 @@ from contextlib import AbstractContextManager
 from statistics import median
 from typing import Any
 
-import pandas as pd
-
 from helpers import record
 from helpers.record.sections import TRAINED
 
@@ -111,13 +109,13 @@ def take_turns(
         for kind in _ORDERS[number % 2]:
             if kind in turns:
                 trained = {"items": (steps[kind] + 1) * images} if kind in TRAINED else {}
-                with phase(_PHASES[kind], **trained):
+                with phase(PHASES[kind], **trained):
                     seconds[kind].append(turns[kind](steps[kind]))
         number += 1
     return seconds
 
 
-_PHASES = {
+PHASES = {
     "files": "files",
     "synthetic": "synthetic",
     "no_allreduce": "without all-reduce",
@@ -172,13 +170,3 @@ def scattered(measured: Mapping[str, Mapping[str, Any]]) -> list[str]:
         for kind, times in each.items()
         if times > LARGEST_SPREAD
     ]
-
-
-def table(measured: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """Images/s of each measurement: the median of its rounds, the minimum and the maximum."""
-    columns = {"images_per_second": "median", "low": "minimum", "high": "maximum"}
-    rows = {
-        _PHASES[kind]: {columns[key]: found[key] for key in columns}
-        for kind, found in measured.items()
-    }
-    return pd.DataFrame(rows).T.rename_axis("images/s").round(1)

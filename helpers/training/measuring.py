@@ -189,4 +189,3 @@ def _record(run: RunState, seconds: Seconds, steps: Mapping[str, int]) -> None:
     elif "no_allreduce" not in measured:
         said += f"\nWithout all-reduce is left out: {measurement_rounds.IMPOSSIBLE}."
     run.tell("say", f"{said}\n")
-    run.tell("show", measurement_rounds.table(measured))

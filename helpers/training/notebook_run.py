@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 from IPython.display import display
 
 from helpers import record
@@ -215,7 +214,7 @@ def _remove(run: RunState, *sections: str) -> None:
 
 
 def _show(run: RunState, what: Any) -> None:
-    display(what)
+    run_tables.show(what)
 
 
 def _say(run: RunState, text: str) -> None:
@@ -229,13 +228,13 @@ def _progress(run: RunState, row: Any) -> None:
 def _trained(run: RunState, history: list[dict[str, Any]], held: int | None) -> None:
     run.held = held
     display(run_plots.learning(history, tasks.TASKS[run.images.task]))
-    display(run_tables.shown(pd.DataFrame(history).set_index("epoch"), 4))
+    run_tables.show(run_tables.epochs(history))
 
 
 def _tested(run: RunState, targets: np.ndarray, scores: np.ndarray, result: Any) -> None:
     print(result)
     display(run_plots.TEST[run.images.task](targets, scores, result))
-    display(run_tables.shown(result.table.fillna({"reason": ""}), 3))
+    run_tables.show(result.table.round(3).astype(object).where(result.table.notna(), "-"))
 
 
 _ASKED: dict[str, Callable[..., None]] = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from IPython.display import display
-
 from helpers import record
 from helpers.errors import UserError
 from helpers.launch import exchange, samplers
@@ -38,7 +36,6 @@ def chart(run: RunState) -> Any:
     run.record.add("energy", record.energy(utilisation))
     run.record.add("memory", record.memory(utilisation, run.held))
     figure = trace.plot()
-    display(run_tables.shown(utilisation, 2))
     return figure
 
 
@@ -50,10 +47,9 @@ def report(run: RunState) -> None:
     if run.rank:
         return
     _show_shares(run)
-    if found := run.record.content.get("other_programs"):
-        said = record.other_programs(found)
-        print(f"{said[0].upper()}{said[1:]}. Above a tenth, a run is not ranked.")
-    print(run.record.finish())
+    run_tables.show(run_tables.summary(run.record.content))
+    path = run.record.finish()
+    print(f"{path}\nWrite the report with: .venvs/lab/bin/rosetta report {path.parents[1].name}")
     checkpoint.remove(run.folder)  # last: only a run that is whole needs none any more
 
 
@@ -71,7 +67,6 @@ def _show_shares(run: RunState) -> None:
     print(shares["sentence"])
     for text in measurement_rounds.scattered(content):
         print(f"{text[0].upper()}{text[1:]}.")
-    display(attribution.table(shares))
 
 
 def _check_done(run: RunState, what: str, needed: list[str]) -> None:

@@ -1,30 +1,71 @@
-"""Format tables for a notebook: a missing value is a dash or left out, and never NaN."""
+"""Show a notebook's tables: its epochs, and at the end what was measured."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
+from IPython.display import display
 
-MISSING = "-"
-IN_WORDS = {
-    "valid_auc": "the AUC of the validation images (valid_auc)",
-    "valid_top5": "the validation images with their class among the first five (valid_top5)",
+from helpers import record, terminal
+from helpers.fairness import check_results
+from helpers.record import tasks
+from helpers.training import attribution, measurement_rounds
+
+EPOCH = {
+    "learning_rate": "learning rate",
+    "train_loss": "training loss",
+    "valid_loss": "validation loss",
+    **{metric.of_epoch: metric.of_validation for t in tasks.TASKS.values() for metric in t.metrics},
+    "images_per_second": "images/s",
+    "train_seconds": "training (s)",
+    "valid_seconds": "validation (s)",
 }
-"""What a column's name means, of those that a machine or a recipe may not have."""
+"""The fields of an epoch that its table shows, and their names there."""
 
 
-def shown(table: pd.DataFrame, digits: int) -> pd.DataFrame:
-    """The table, rounded, with a dash where a value is missing.
-
-    A column without any value is left out, and a printed line names it.
-    """
-    empty = [str(name) for name in table.columns if table[name].isna().all()]
-    if empty:
-        print(f"Not measured here: {', '.join(IN_WORDS.get(name, name) for name in empty)}.")
-    found = table.drop(columns=empty).round(digits)
-    for name in found.columns[found.isna().any()]:
-        found[name] = [_text(value, digits) for value in found[name]]
-    return found
+def show(table: pd.DataFrame) -> None:
+    """Display a table with its texts whole."""
+    with pd.option_context(
+        "display.max_colwidth", None, "display.width", 100, "display.max_columns", None
+    ):
+        display(table)
 
 
-def _text(value: object, digits: int) -> str:
-    if pd.isna(value):  # type: ignore[call-overload]
-        return MISSING
-    return f"{value:.{digits}f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+def epochs(history: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row an epoch; a column without any value is left out."""
+    table = pd.DataFrame(history).set_index("epoch")
+    return (
+        table[[name for name in EPOCH if name in table]]
+        .dropna(axis=1, how="all")
+        .rename(columns=EPOCH)
+        .round(4)
+    )
+
+
+def summary(content: Mapping[str, Any]) -> pd.DataFrame:
+    """What a whole run has measured, as text. ``content`` is its record."""
+    training, metric = content["training"], tasks.metric_of(content["recipe"])
+    value, low, high = (metric.text(each) for each in metric.of(content["test"]))
+    rows = {
+        "training (min:s)": terminal.clock(training["seconds"]),
+        "first step": f"{training['first_step_seconds']:.1f} s",
+        metric.of_test: f"{value} ({low} to {high})",
+    }
+    for kind, name in measurement_rounds.PHASES.items():
+        if kind in content and "images_per_second" in content[kind]:
+            found = content[kind]
+            low, high = (f"{found[end]:,.0f}" for end in ("low", "high"))
+            rows[f"images/s, {name}"] = f"{found['images_per_second']:,.0f} ({low} to {high})"
+    shares = content["attribution"]
+    rows |= {
+        f"{share} in an epoch": attribution.in_words(shares, share) for share in shares["shares"]
+    }
+    if peak := content.get("memory", {}).get("peak_bytes"):
+        rows["memory of the fullest device"] = f"{peak / 2**30:.2f} GiB"
+    if joules := content.get("energy", {}).get("joules"):
+        rows["energy of the GPUs in training"] = f"{joules:,.0f} J"
+    if other := content.get("other_programs"):
+        rows["other programs"] = record.other_programs(other).removeprefix("other programs used ")
+    checks = [check["verdict"] for check in content["fairness"]["checks"]]
+    rows["fairness check"] = check_results.counted(checks)
+    return pd.DataFrame({"measured (95 % interval)": rows})

@@ -68,7 +68,7 @@ def test_everything_has_its_turn_in_every_round() -> None:
     }
     names = [name for name, _ in marks]
     for start in range(0, len(names), 5):
-        assert set(names[start : start + 5]) == set(measurement_rounds._PHASES.values())
+        assert set(names[start : start + 5]) == set(measurement_rounds.PHASES.values())
 
 
 def test_files_begin_with_nothing_read_ahead() -> None:
@@ -187,7 +187,6 @@ def test_the_record_keeps_every_round() -> None:
     assert (files["images_per_second"], files["low"], files["high"]) == (50, 25, 100)
     assert files["steps"] == 3 and files["images"] == 900
     assert files["seconds"] == pytest.approx(3 * (1 + 4 + 2))
-    assert list(measurement_rounds.table(found).loc["loader alone"]) == [200, 200, 200]
 
 
 def test_training_figures_of_a_resumed_run_are_of_one_process() -> None:
