@@ -40,7 +40,7 @@ soak:     ## runs the long versions of some checks (ARGS="mutants" for a part)
 
 lab:      ## opens JupyterLab with all environments (ARGS go to jupyter)
 	@$(PYTHON) environments/build.py || [ $$? -eq 1 ]
-	@$(LAB)/jupyter-lab $(ARGS)
+	@$(LAB)/jupyter-lab --LabApp.default_url=/lab/tree/notebooks/PyTorch_MultiGPU.ipynb $(ARGS)
 
 lock:     ## writes the locks from environments/*.in (ARGS=-U for the newest versions)
 	@$(PYTHON) environments/build.py --lock $(ARGS)

@@ -117,16 +117,18 @@ def main(arguments: list[str]) -> int:
     target = chart_file(prefix)
     with contextlib.suppress(OSError):
         os.nice(10)
+    import gpumon.drawing.chart  # noqa: F401  # its seconds are none of the first drawing's
+
     wait = config["period"]
     ended = False
     while not ended:
         ended = bool(select.select([0], [], [], wait)[0])
         if os.getppid() != config["parent"]:
             return 0
-        started = time.monotonic()
+        started = time.process_time()
         with contextlib.suppress(MonitorError, OSError):
             write_atomically(target, lambda file: file.write_bytes(_draw(read(prefix))))
-        wait = max(config["period"], REST * (time.monotonic() - started))
+        wait = max(config["period"], REST * (time.process_time() - started))
     return 0
 
 

@@ -163,13 +163,13 @@ def _diff(given: argparse.Namespace) -> int:
 
 
 def _open(given: argparse.Namespace) -> int:
-    from helpers.results import comparison
+    from helpers.results import comparison, report
 
     folder = comparison.folder_of(given.name).resolve()
     comparison.must_exist(folder)
-    page = folder / "report.html"
-    if not page.is_file():
-        raise UserError(f"{page}: not there; write it with: rosetta report {given.name}")
+    page = folder / report.HTML
+    if not page.is_file():  # the experiment was interrupted
+        report.write(given.name)
     say(page)
     if not webbrowser.open(page.as_uri()):
         raise UserError("no browser was found on this machine: copy the file above, and open it")
