@@ -363,7 +363,6 @@ class Checkpoint(TypedDict):
     seconds: float  # for which handing checkpoints over held training up
     restarts: NotRequired[list[Place]]  # the epoch after which each resumed attempt continued
     changed_code: NotRequired[bool]  # whether an earlier attempt ran other code
-    damaged: NotRequired[str]  # why an earlier checkpoint could not be used
 
 
 class Energy(TypedDict, total=False):

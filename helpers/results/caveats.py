@@ -72,8 +72,6 @@ def _limits(content: dict[str, Any]) -> list[str]:
         )
     if content.get("checkpoint", {}).get("changed_code"):
         texts.append("the code changed before it resumed, so its epochs come from two programs")
-    if damaged := content.get("checkpoint", {}).get("damaged"):
-        texts.append(f"started again, because its earlier checkpoint was damaged: {damaged}")
     if variants := comparability.variants(content):
         texts.append(
             f"trained differently: {', '.join(variants)}; it is not ranked with the other runs"

@@ -11,8 +11,7 @@ run that was killed and resumed takes the same steps as one that was not.
 The arrays are copied to the host between two epochs; a thread then writes them, under a temporary
 name that is renamed once they are on the disk, while the next epoch trains.
 
-The file holds arrays and JSON, and nothing in it is ever executed. A damaged checkpoint is set
-aside and training restarts, because an unattended run must not stop at an error that it cannot fix.
+The file holds arrays and JSON, and nothing in it is ever executed.
 """
 
 import json
@@ -31,16 +30,12 @@ from helpers import record
 from helpers.errors import UserError
 from helpers.networks.weights import Arrays, under
 from helpers.networks.weights import save as save_arrays
-from helpers.recipe import Rule
-from helpers.recipe.settings import rule_name
 from helpers.record import Run, run_identity
 
 FILE = "checkpoint.safetensors"
 AWAIT_SECONDS = 8.0
 """What a checkpoint that is being written gets before an interrupt ends its writer; the runner
 waits no longer than ``kernel_processes.GRACE_SECONDS`` for a kernel that it has interrupted."""
-DAMAGED = "checkpoint.damaged"
-"""The name of a checkpoint from which no run could resume."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +59,6 @@ class Checkpoint:
     first_step: float = float("nan")
     restarts: tuple[int, ...] = ()
     """The epoch after which each resumed attempt continued."""
-    damaged: str | None = None
-    """Why the checkpoint that was there could not be used."""
 
     @property
     def epoch(self) -> int:
@@ -76,8 +69,7 @@ class Checkpoint:
         """The record's section ``checkpoint``; ``seconds`` are those of its :class:`Writer`."""
         said: dict[str, Any] = {"resumed_after": self.epoch, "seconds": seconds}
         said |= {"restarts": list(self.restarts)} if self.restarts else {}
-        said |= {"changed_code": True} if self.changed_code else {}
-        return said | ({"damaged": self.damaged} if self.damaged else {})
+        return said | ({"changed_code": True} if self.changed_code else {})
 
 
 class Writer:
@@ -142,11 +134,11 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
     """The start of ``run``: with ``resume`` the last checkpoint in its folder, else the beginning.
 
     The run's record names its recipe, data and code. With changed code the run continues, because
-    a user may edit a cell between two attempts; the change is printed and recorded. A damaged
-    checkpoint is renamed ``checkpoint.damaged`` and training restarts; that is recorded too.
+    a user may edit a cell between two attempts; the change is printed and recorded.
 
     Raises:
-        UserError: the checkpoint is of another recipe, other images or another framework.
+        UserError: the checkpoint cannot be read, or is of another recipe, other images or another
+            framework.
     """
     path = run.folder / FILE
     about, code = _about(run.content), run_identity.of(run.content).get("code")
@@ -159,25 +151,18 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
             f"Nothing to resume: no checkpoint in {run.folder}; training starts from the beginning"
         )
         return start
-    try:
-        said, arrays = _read(path, about, run, initial)
-    except _Damaged as error:
-        path.replace(path.with_name(DAMAGED))
-        print(f"{path}: damaged ({error}); training starts from the beginning. Kept as {DAMAGED}")
-        start = replace(start, damaged=str(error))
-        run.add("checkpoint", start.as_record(0.0))
-        return start
+    said, arrays = _read(path)
+    _check_same(path, said["about"], about)
     found = replace(
         start,
         weights=under("weights/", arrays),
         optimizer=under("optimizer/", arrays),
         history=said["history"],
         first_step=said["first_step"],
-        restarts=(*said.get("restarts", []), len(said["history"])),
+        restarts=(*said["restarts"], len(said["history"])),
         changed_code=said.get("code") != code,
     )
-    if isinstance(said.get("run"), str):
-        run.resumes(said["run"])
+    run.resumes(said["run"])
     print(f"Resumed after epoch {found.epoch} of {about['epochs']}, from {path}")
     if found.changed_code:
         print(
@@ -187,53 +172,18 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
     return found
 
 
-class _Damaged(Exception):
-    """The reason why no run can resume from a file, in a few words."""
-
-
-def _read(
-    path: Path, about: Mapping[str, Any], run: Run, initial: Arrays
-) -> tuple[dict[str, Any], Arrays]:
-    """What a checkpoint says of its run, and its arrays, once it is known to fit."""
-    if not path.is_file():  # a pipe would be waited for
-        raise _Damaged("not a file")
+def _read(path: Path) -> tuple[dict[str, Any], Arrays]:
+    """What a checkpoint says of its run, and its arrays."""
     try:
+        if not path.is_file():  # a pipe would be waited for
+            raise OSError("not a file")
         with safe_open(path, "numpy") as file:
-            said = json.loads((file.metadata() or {}).get("said", "null"))
-            if not isinstance(said, dict) or not isinstance(said.get("about"), dict):
-                raise _Damaged("it does not say of which run it is")
-            _check_same(path, said["about"], about)
-            _check_history(said, run)
-            # Before an array is read: one could be larger than the memory.
-            names = list(file.keys())
-            _check_shapes(
-                {name: tuple(file.get_slice(name).get_shape()) for name in names},
-                initial,
-                about,
-            )
-            return said, {name: file.get_tensor(name) for name in names}
-    except _UNREADABLE as error:
-        raise _Damaged(str(error) or type(error).__name__) from None
-
-
-def _check_shapes(
-    found: Mapping[str, tuple[int, ...]], initial: Arrays, about: Mapping[str, Any]
-) -> None:
-    """Raises _Damaged unless these are the network's arrays, the rule's of each, and numbers."""
-    wanted: dict[str, tuple[int, ...]] = {"optimizer/step": ()}
-    for name, array in initial.items():
-        rule = Rule(rule_name(about["optimizer"], about.get("momentum", 0.0)))
-        moments = [f"optimizer/{moment}" for moment in rule.moments]
-        trained = not name.endswith(("running_mean", "running_var"))
-        if about.get("network") == "own":  # of which its framework alone knows what is trained
-            trained = any(f"{moment}/{name}" in found for moment in moments)
-        for kind in ("weights", *(moments if trained else ())):
-            wanted[f"{kind}/{name}"] = array.shape
-    if missing := sorted(wanted.keys() - found.keys()):
-        raise _Damaged(f"{missing[0]} is missing")
-    for name, shape in found.items():
-        if shape != wanted.get(name, ()):
-            raise _Damaged(f"{name} is of shape {list(shape)}, {list(wanted.get(name, ()))} fits")
+            said = json.loads(file.metadata()["said"])
+            return said, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (*_UNREADABLE, KeyError) as error:
+        raise UserError(
+            f"{path}: cannot be read ({error}); remove it to train from the beginning"
+        ) from None
 
 
 def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) -> None:
@@ -253,21 +203,6 @@ def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) ->
         raise UserError(
             f"{path}: belongs to a run with another recipe ({said}); use that recipe, or remove it"
         )
-
-
-def _check_history(said: Mapping[str, Any], run: Run) -> None:
-    """Raises _Damaged unless the run's record can take the epochs, in order, and the restarts."""
-    rows, epochs = record.plain(said.get("history")), run.content["recipe"]["epochs"]
-    told = {"resumed_after": 0, "seconds": 0.0, "restarts": said.get("restarts", [])}
-    try:
-        record.check(run.content | {"checkpoint": told, "epochs": rows})
-    except UserError as error:
-        raise _Damaged(str(error)) from None
-    done = [row["epoch"] for row in rows]
-    if len(done) > epochs or done != list(range(1, len(done) + 1)):
-        raise _Damaged(f"{len(done)} epochs, of {epochs}, in another order or too many")
-    if not isinstance(said.get("first_step"), float):
-        raise _Damaged("the time of the first step is missing")
 
 
 def epochs_in(folder: Path) -> int:

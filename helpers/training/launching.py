@@ -59,7 +59,7 @@ def begin_training(run: RunState) -> None:
     run.lines = EpochLines(run.setup.recipe, len(run.train_part), run.images.task)
     workers = run.workers * run.setup.replicas
     run.record.add("data", run.images.as_record(run.setup.recipe) | {"loader_workers": workers})
-    with exchange.first_rank_first():  # it sets a damaged one aside
+    with exchange.first_rank_first():  # it may remove one
         run.start = checkpoint.begin(run.record, run.initial.arrays, resume=run.given["resume"])
         if run.rank == 0:
             samplers.clear(run.folder)

@@ -46,15 +46,14 @@ def report(run: RunState) -> None:
         chart(run)
     if run.rank:
         return
-    _show_shares(run)
-    run_tables.show(run_tables.summary(run.record.content))
+    _show_results(run)
     path = run.record.finish()
     print(f"{path}\nWrite the report with: .venvs/lab/bin/rosetta report {path.parents[1].name}")
     checkpoint.remove(run.folder)  # last: only a run that is whole needs none any more
 
 
-def _show_shares(run: RunState) -> None:
-    """Where the time of an epoch went."""
+def _show_results(run: RunState) -> None:
+    """Show where the time of an epoch went, and all that was measured."""
     content: Any = run.record.content
     shares = attribution.attribute(
         content,
@@ -67,6 +66,7 @@ def _show_shares(run: RunState) -> None:
     print(shares["sentence"])
     for text in measurement_rounds.scattered(content):
         print(f"{text[0].upper()}{text[1:]}.")
+    run_tables.show(run_tables.summary(content))
 
 
 def _check_done(run: RunState, what: str, needed: list[str]) -> None:

@@ -44,7 +44,6 @@ def named(text: str) -> dict[str, Any]:
     content["attribution"]["shares"][text] = 0.1
     content["test"]["findings"] = [row | {"finding": text} for row in content["test"]["findings"]]
     content["skipped"] = [{"what": text, "reason": text}]
-    content["checkpoint"] = {"resumed_after": 0, "seconds": 0.0, "damaged": text}
     return content
 
 

@@ -215,17 +215,16 @@ def test_the_checkpoint_goes_only_once_the_record_is_whole(
     left.write_bytes(b"weights")
     monkeypatch.setattr(reporting, "_check_done", lambda *given: None)
     monkeypatch.setattr(reporting, "chart", lambda run: None)
-    monkeypatch.setattr(reporting, "_show_shares", lambda run: None)
+    monkeypatch.setattr(reporting, "_show_results", lambda run: None)
 
     def full() -> Path:
         raise OSError(28, "No space left on device")
 
-    whole = run.record.finish
     run.record.finish = full  # type: ignore[method-assign]
     with pytest.raises(OSError, match="No space"):
         run.report()
     assert left.exists()
-    run.record.finish = lambda: whole  # type: ignore[assignment, method-assign, return-value]
+    run.record.finish = lambda: run.folder / "record.json"  # type: ignore[method-assign]
     run.report()
     assert not left.exists()
     end(run)
