@@ -6,6 +6,7 @@ from pathlib import Path
 
 from helpers.commands.parser import Commands, Parser, command
 from helpers.errors import UserError
+from helpers.record import FILE
 from helpers.runner import experiments
 from helpers.terminal import say
 
@@ -168,8 +169,9 @@ def _open(given: argparse.Namespace) -> int:
     folder = comparison.folder_of(given.name).resolve()
     comparison.must_exist(folder)
     page = folder / report.HTML
-    if not page.is_file():  # the experiment was interrupted
-        report.write(given.name)
+    since = page.stat().st_mtime if page.is_file() else None
+    if since is None or any(path.stat().st_mtime > since for path in folder.glob(f"*/{FILE}")):
+        report.write(folder)  # with the runs that have ended since
     say(page)
     if not webbrowser.open(page.as_uri()):
         raise UserError("no browser was found on this machine: copy the file above, and open it")

@@ -5,6 +5,7 @@ import webbrowser
 from pathlib import Path
 
 import pytest
+import records
 
 from helpers import paths
 from helpers.__main__ import build, main
@@ -87,9 +88,13 @@ def test_the_report_is_opened_in_a_browser(
         return True
 
     monkeypatch.setattr(webbrowser, "open", shown)
-    (tmp_path / "report.html").touch()
+    page = tmp_path / "report.html"
+    page.touch()
     assert main(["open", str(tmp_path)]) == 0
-    assert opened == [(tmp_path / "report.html").as_uri()]
+    assert opened == [page.as_uri()] and not page.read_text()
+    records.save(tmp_path, records.make())  # a run that ended after the report was written
+    assert main(["open", str(tmp_path)]) == 0
+    assert "PyTorch" in page.read_text()
     monkeypatch.setattr(webbrowser, "open", lambda page: False)
     assert main(["open", str(tmp_path)]) == 2
     assert "no browser was found" in capsys.readouterr().err
