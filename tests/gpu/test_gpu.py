@@ -1,8 +1,7 @@
 """What our code assumes about a GPU: ``pytest -m gpu -rA tests/gpu`` prints what it measured.
 
 Each test is skipped where its framework, or a GPU that it sees, is missing. Call those of one
-framework at a time (``-k pytorch``), because JAX takes most of a GPU's memory. Next to stand-ins
-``tests/kernels/test_stand_in_gpu_checks.py`` runs them, and ``test_jax.py`` those of JAX.
+framework at a time (``-k pytorch``), because JAX takes most of a GPU's memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The script for a machine with a GPU and no network: its limits, and what it carries.
-
-``tests/kernels/test_stand_in_gpu_checks.py`` runs it whole, next to a GPU that is not there.
-"""
+"""The script for a machine with a GPU and no network: its limits, and what it carries."""
 
 from __future__ import annotations
 

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from helpers.errors import UnsupportedError
-
 Names = dict[str, Any]
 Batch = Sequence[np.ndarray]
 
@@ -62,14 +60,6 @@ def write_colour_images(folder: Path, suffix: str) -> tuple[str, str]:
             image.save(path, "BMP" if number % 4 == 3 else None)  # whatever its name says
     (folder / "colour.toml").write_text(COLOUR)
     return str(folder / "colour.toml"), str(folder / "set")
-
-
-def assert_refused(
-    configure: Callable[[str, str], None], precision: str, kind: str, reason: str
-) -> None:
-    """By a framework that computes in float32 only."""
-    with pytest.raises(UnsupportedError, match=rf"precision {precision}: .*{reason}.*; use fp32"):
-        configure(precision, kind)
 
 
 def assert_float32_is_float32(

@@ -14,27 +14,11 @@ from PIL import Image
 from helpers import paths, record
 from helpers.launch import this_notebook
 
-SMALL = {
-    "epochs: int = 5": "epochs: int = 3",
-    "batch_size: int = 64": "batch_size: int = 16",
-    "learning_rate: float = 1e-4": "learning_rate: float = 3e-4",
-    "crop: int = 224": "crop: int = 32",
-}
-"""What a user sets in the copy of `standalone.py`, so that a core trains in seconds."""
 
-
-def make_small(settings: Path) -> None:
-    text = settings.read_text(encoding="utf-8")
-    for usual, little in SMALL.items():
-        assert usual in text
-        text = text.replace(usual, little)
-    settings.write_text(text, encoding="utf-8")
-
-
-def write_images(folder: Path, *parts: str) -> None:
+def write_images(folder: Path) -> None:
     """Images of several sizes, whose classes are their brightness."""
     random = np.random.default_rng(0)
-    for part, images in zip(parts or ("train", "valid"), (96, 23), strict=True):
+    for part, images in (("train", 96), ("val", 23)):
         for name, least in (("bright", 120), ("dark", 0)):
             (folder / part / name).mkdir(parents=True)
             for number in range(images):
@@ -71,7 +55,7 @@ def assert_script_trains(
     """
     project, elsewhere = folder / "project", folder / "elsewhere"
     elsewhere.mkdir()
-    write_images(project / "images", "train", "val")
+    write_images(project / "images")
     (project / "mine.py").write_text(NETS[module])
     text = RECIPE.format(images=project / "images", module=module)
     (project / "mine.toml").write_text(text)

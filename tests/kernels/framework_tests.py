@@ -16,7 +16,9 @@ import own_networks
 import pytest
 import same_networks
 
+from helpers.errors import UnsupportedError
 from helpers.fairness import one_step, reference
+from helpers.recipe import PRECISIONS
 
 STEP = "running variance after a step"
 
@@ -54,6 +56,17 @@ def test_weights_that_do_not_fit_are_refused(adapter: OfFramework) -> None:
     transposed = {"classifier.weight": np.ascontiguousarray(arrays["classifier.weight"].T)}
     with pytest.raises((ValueError, RuntimeError), match=r"classifier\.weight"):
         load(model, arrays | transposed)
+
+
+def test_a_precision_that_it_cannot_compute_in_is_refused_with_its_reason(
+    adapter: OfFramework,
+) -> None:
+    reasons = {name: adapter.framework.SKIPPED.get(name) for name in PRECISIONS}
+    for precision in (name for name, reason in reasons.items() if reason):
+        with pytest.raises(UnsupportedError, match=f"precision {precision}: {reasons[precision]}"):
+            adapter.framework.configure(precision, "gpu")
+    with pytest.raises(UnsupportedError, match="tensor cores"):
+        adapter.framework.configure("tf32", "cpu")
 
 
 def test_a_matrix_product_is_waited_for(adapter: OfFramework) -> None:

@@ -1,6 +1,5 @@
 """What the tests of TensorFlow and of Keras share, for both train under MirroredStrategy."""
 
-import logging
 from typing import Any
 
 import pytest
@@ -30,19 +29,3 @@ def tuned(patch: pytest.MonkeyPatch) -> list[bool]:
     watch("make_iterator")
     watch("multi_device_iterator_init")
     return found
-
-
-class Heard(logging.Handler):
-    """Keeps in ``lines`` what TensorFlow's logger says; it says as much as in Jupyter."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-        logger = tf.get_logger()
-        patch.setattr(logger, "handlers", [self])
-        patch.setattr(logger, "level", logging.INFO)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        # Tests start more replicas than a notebook, each with graphs of its own.
-        if "retracing" not in (line := record.getMessage()):
-            self.lines.append(line)

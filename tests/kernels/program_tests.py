@@ -4,13 +4,12 @@ A framework's test file has them by ``from program_tests import *``, and says in
 they run on.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
-import copied
 import notebook_program
 import numpy as np
 import own_networks
@@ -37,8 +36,7 @@ from helpers.training import checkpoint
 class OfPrograms(OfFramework):
     """What the tests run on."""
 
-    launchers: Mapping[str, Sequence[str]]
-    """What starts each notebook as a script."""
+    notebooks: Sequence[str]
     seen: Callable[[Names, np.ndarray], np.ndarray]
     """What the notebook's network sees of pixels (N, H, W, C), as floats (N, 3, H, W)."""
     kept: str = "replica 0's"
@@ -49,7 +47,7 @@ class OfPrograms(OfFramework):
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "notebook" in metafunc.fixturenames:
-        metafunc.parametrize("notebook", metafunc.module.ADAPTER.launchers)
+        metafunc.parametrize("notebook", metafunc.module.ADAPTER.notebooks)
 
 
 def assert_passed(adapter: OfPrograms, found: FairnessCheck, known: set[str]) -> None:
@@ -146,11 +144,10 @@ def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(notebook: str, tmp_
                 shared_batches.assert_same(batches, expected[rank, epoch])
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
 def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
-    notebook: str, tmp_path: Path, suffix: str
+    notebook: str, tmp_path: Path
 ) -> None:
-    shared_batches.assert_grey_is_read(notebook, tmp_path, suffix)
+    shared_batches.assert_grey_is_read(notebook, tmp_path)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg"])
@@ -283,11 +280,3 @@ def test_a_custom_network_is_trained(adapter: OfPrograms, notebook: str, tmp_pat
     assert all(np.array_equal(kept.weights[name], array) for name, array in after.items())
     moments = {name.removeprefix("first/") for name in kept.optimizer if "/" in name}
     assert moments >= trained and not moments & fixed
-
-
-def test_as_a_script_it_trains_in_another_project(
-    adapter: OfPrograms, notebook: str, tmp_path: Path
-) -> None:
-    launcher = adapter.launchers[notebook]
-    devices = 2 if len(launcher) == 1 else "auto"  # a launcher has been told
-    copied.assert_script_trains(notebook, tmp_path, launcher, adapter.module, devices=devices)

@@ -97,19 +97,15 @@ def assert_is_read(names: Names, images: Any, column: str, path: Callable[[str],
     assert_same(epoch, by_the_rule(run, train, lambda i: pillows(files[i]), 0, 0, 1))
 
 
-def assert_grey_is_read(notebook: str, folder: Path, suffix: str) -> None:
+def assert_grey_is_read(notebook: str, folder: Path) -> None:
     """From files, from a packed folder, and from a folder that is not prepared."""
-    written, files = folder / f"different{suffix}", folder / "files"
-    write_different_images(folder, suffix)
-    how: dict[str, Any] = {"size": SIDE, "format": suffix[1:].replace("jpg", "jpeg")}
-    data_prep.resize_folder(written, files, **how, num_workers=1, progress=False)
+    written, files = write_different_images(folder, ".png"), folder / "files"
+    data_prep.resize_folder(written, files, size=SIDE, num_workers=1, progress=False)
     data_prep.pack_folder(files, folder / "array", num_workers=1, progress=False)
     names = names_of(notebook, folder, data=str(files))
-    for source in (files, folder / "array", *([written] if suffix == ".png" else [])):
+    for source in (files, folder / "array", written):
         images = image_data.load_data(replace(names["run"].setup, data=source))
-        assert_is_read(
-            names, images, "image", lambda name: files / "images" / f"{Path(name).stem}{suffix}"
-        )
+        assert_is_read(names, images, "image", lambda name: files / "images" / name)
 
 
 def assert_colour_is_read(notebook: str, folder: Path, suffix: str) -> Names:

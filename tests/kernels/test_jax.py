@@ -1,13 +1,8 @@
 """Runs in the jax environment: ``.venvs/jax/bin/python -m pytest`` with this file."""
 
-import os
-import sys
-import threading
 import time
-from contextlib import nullcontext
 from itertools import islice, repeat
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -21,19 +16,12 @@ from notebook_program import Names, fairness_check, names_of
 from program_tests import *
 from program_tests import OfPrograms
 
-from helpers.errors import UserError
 from helpers.fairness import reference, training_loop
 from helpers.frameworks import jax as framework
-from helpers.frameworks import switches
 from helpers.networks import jax as networks
-from helpers.networks import weights
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
-
-import test_gpu as on_gpu
 
 # Each of their processes compiles; other frameworks take these tests every day.
-pytest.mark.slow(test_as_a_script_it_trains_in_another_project)  # noqa: F405
+pytest.mark.slow(test_it_trains_the_recipes_network)  # noqa: F405
 pytest.mark.slow(test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one)  # noqa: F405
 
 NOTEBOOK = "JAX_MultiGPU"
@@ -54,30 +42,9 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> Names:
     return small(tmp_path_factory.mktemp("notebook"), devices=2, batch_size=2)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_an_own_network_passes_on_each_number_of_devices(precision: str, tmp_path: Path) -> None:
-    for devices in (1, 2):
-        names = small(tmp_path / str(devices), devices=devices, precision=precision)
-        found = fairness_check(names)
-        assert failed(found.checks) == set() and found.comparable
-
-
-def test_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
-    names = names_of(NOTEBOOK, tmp_path, devices=2)
-    held = framework.dump_weights(names["build_model"]())
-    assert weights.digest(held) == weights.canonical("random", seed=0).sha256
-
-
-def test_flags_for_xla_are_the_users_own_where_there_are_any(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=3")
-    framework.list_devices("cpu", 1)
-    assert os.environ["XLA_FLAGS"] == "--xla_backend_optimization_level=3"
-    monkeypatch.delenv("XLA_FLAGS")
-    for _ in range(2):  # as by two runs of a cell: other flags, and XLA compiles anew
-        framework.list_devices("cpu", 1)
-        assert os.environ["XLA_FLAGS"] == framework.LESS_OPTIMISED
+def test_the_check_is_passed_in_16_bits(tmp_path: Path) -> None:
+    found = fairness_check(small(tmp_path, devices=2, precision="bf16"))
+    assert failed(found.checks) == set() and found.comparable
 
 
 def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
@@ -86,73 +53,6 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     wrong = 'convolution(channels, width, 1, stride), "bn1"', "convolution(width, width, 3)"
     broken = same_networks.with_text(networks, *zip(sound, wrong, strict=True))
     same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
-
-
-def test_devices_and_versions() -> None:
-    assert [device.id for device in TWO] == [0, 1]
-    assert framework.list_devices("cpu", 1) == TWO[:1]
-    with pytest.raises(RuntimeError):
-        framework.list_devices("cpu", 9)
-    assert framework.versions()["jax"] == jax.__version__
-    framework.synchronize(TWO)
-    assert framework.SKIPPED.get("virtual devices") is None
-
-
-@pytest.mark.parametrize(
-    ("plugin", "cuda"), [("jax-cuda12-plugin", "12.9"), ("jax-cuda13-plugin", "13.5"), ("", None)]
-)
-def test_stand_in_a_record_names_the_cuda_that_jax_loads(
-    plugin: str, cuda: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And not what is there for PyTorch; JAX's own NCCL may be missing, for one device."""
-    packages = {"nvidia-cuda-runtime": "13.5", "nvidia-cuda-runtime-cu12": "12.9"}
-    packages |= {"nvidia-cudnn-cu13": "9.1", "nvidia-cudnn-cu12": "9.0", plugin: "0.11"}
-    version = framework.metadata.version
-
-    def of(package: str) -> str:
-        return packages.get(package) or version(package)
-
-    monkeypatch.setattr(framework.metadata, "version", of)
-    found = framework.versions()
-    assert found.get("cuda") == cuda and "nccl" not in found
-    assert found.get("cudnn") == {"12.9": "9.0", "13.5": "9.1", None: None}[cuda]
-
-
-@pytest.mark.parametrize("holds", [True, False])
-def test_stand_in_a_recorded_peak_is_no_pool(holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The array stays on the CPU; a GPU tells of 512 MiB, or of nearly all that XLA holds."""
-    stats = {"peak_bytes_in_use": 2**29 if holds else 58 * 2**30, "bytes_limit": 59 * 2**30}
-    gpu = SimpleNamespace(memory_stats=lambda: stats)
-    monkeypatch.setattr(framework, "list_devices", lambda kind, number: [gpu])
-    monkeypatch.setattr(jax, "device_put", lambda array, device: array)
-    with nullcontext() if holds else pytest.raises(AssertionError):
-        on_gpu.test_jax_records_the_memory_that_it_uses()
-    if holds:  # but for a variable that the notebook does not set
-        monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        with pytest.raises(AssertionError):
-            on_gpu.test_jax_records_the_memory_that_it_uses()
-
-
-def test_stand_in_the_memory_in_use_is_that_of_the_fullest_gpu() -> None:
-    gpus = [SimpleNamespace(memory_stats=lambda n=n: {"peak_bytes_in_use": n}) for n in (3, 5)]
-    assert framework.peak_bytes(gpus) == 5
-    assert framework.peak_bytes(TWO) is None, "CPU devices have no pool"
-
-
-@pytest.mark.parametrize("holds", [True, False])
-def test_products_have_the_precision_that_was_asked_for(
-    holds: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With 16 bits, as a GPU with TF32 nearly does, they have not."""
-    if not holds:
-        exact = on_gpu.PRODUCTS["jax"]
-        monkeypatch.setitem(
-            on_gpu.PRODUCTS,
-            "jax",
-            lambda left, *rest: exact(left.astype(np.float16).astype(np.float32), *rest),
-        )
-    with nullcontext() if holds else pytest.raises(AssertionError):
-        on_gpu.products("jax", "cpu")
 
 
 def test_a_queued_step_is_waited_for_and_not_a_later_one(cells: Names) -> None:
@@ -187,16 +87,6 @@ def test_each_device_has_its_block_of_a_batch(cells: Names) -> None:
     order = np.random.default_rng([cells["r"].seed, 0]).permutation(len(cells["run"].train_part))
     blocks = [np.asarray(shard.data).tolist() for shard in numbers.addressable_shards]
     assert blocks == order[:4].reshape(2, 2).tolist()
-
-
-def test_closed_batches_leave_no_worker(cells: Names) -> None:
-    batches = iter(cells["make_loader"](cells["run"].train_part, True))
-    next(batches)
-    assert readers()
-    batches.close()
-    for thread in readers():
-        thread.join(60)
-    assert not readers()
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -256,24 +146,6 @@ def test_a_step_is_compiled_once(cells: Names) -> None:
     assert (step._cache_size(), evaluate._cache_size()) == (before[0] + 1, before[1] + 1)
 
 
-def test_no_run_has_programs_of_earlier_ones(tmp_path: Path) -> None:
-    """Else a first step would depend on them. A user may want that, and the report says it."""
-    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
-    framework.configure("fp32", "cpu")
-    assert jax.config.jax_compilation_cache_dir is None
-    assert switches.COMPILED_HERE in switches.on(None, False)
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path))  # as the variable does
-    try:
-        assert switches.KEPT in switches.on(None, False)
-    finally:
-        jax.config.update("jax_compilation_cache_dir", None)
-
-
-def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
-    with pytest.raises(UserError, match="tensor cores"):
-        framework.configure("tf32", "cpu")
-
-
 def test_float32_is_float32() -> None:
     framework.configure("tf32", "gpu")
     assert jax.config.jax_default_matmul_precision == "tensorfloat32"
@@ -330,11 +202,6 @@ def noise(names: Names) -> Any:
     return framework.as_loaded(grey, np.zeros((4, 14), np.float32), np.arange(4))
 
 
-def readers() -> list[threading.Thread]:
-    """Grain's threads of this process."""
-    return [each for each in threading.enumerate() if each.name.startswith("grain-prefetch")]
-
-
 def seen(names: Names, pixels: np.ndarray) -> np.ndarray:
     return np.asarray(names["to_network"](jnp.asarray(pixels))).transpose(0, 3, 1, 2)
 
@@ -344,7 +211,7 @@ ADAPTER = OfPrograms(
     networks,
     TWO,
     known=frozenset(BIASED),
-    launchers={NOTEBOOK: (sys.executable,)},
+    notebooks=(NOTEBOOK,),
     seen=seen,
     kept=training_loop.AVERAGE,
 )

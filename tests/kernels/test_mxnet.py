@@ -4,19 +4,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from itertools import islice, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import mxnet as mx
 import numpy as np
+import own_networks
 import pytest
 import same_networks
-from agreed import assert_float32_is_float32, assert_refused, equal
-from examples import assert_examples_deliver
-from mxnet import autograd, gluon
+from agreed import assert_float32_is_float32
 from mxnet.gluon import nn
-from notebook_cells import EPSILON_FIRST, adam, write_noise_images
+from notebook_cells import EPSILON_FIRST, write_noise_images
 from notebook_program import Names, names_of
 from program_tests import *
 from program_tests import STEP, OfPrograms
@@ -25,36 +24,12 @@ from helpers import paths
 from helpers.fairness import reference
 from helpers.frameworks import mxnet as framework
 from helpers.networks import mxnet as networks
-from helpers.networks import weights
-from helpers.recipe import RECIPES
 from helpers.training.step_clock import StepClock
 
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MXNet's own, thousands
-
-
-@pytest.mark.parametrize("devices", [1, 2, 3])
-def test_weights_come_back_bit_for_bit(devices: int) -> None:
-    initial = weights.canonical("random", seed=5)
-    model = networks.build("densenet121", initial.arrays, RECIPES["chexnet"])
-    model.initialize(ctx=framework.list_devices("cpu", devices))
-    # Values whose mean over three devices rounds, as those of a trained model would.
-    arrays = {
-        name: array + np.float32(0.1) if "running" in name else array
-        for name, array in initial.arrays.items()
-    }
-    framework.load_weights(model, arrays)
-    assert weights.digest(framework.dump_weights(model)) == weights.digest(arrays)
-
-
-def test_statistics_that_survive_are_the_devices_mean() -> None:
-    model = framework.shallow(reference.shallow_arrays(), TWO)
-    parameter = next(p for n, p in model.collect_params().items() if n.endswith("running_mean"))
-    for value, copy in enumerate(parameter.list_data(), start=1):
-        copy[:] = value
-    assert (framework.dump_weights(model)["features.norm0.running_mean"] == 1.5).all()
 
 
 def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
@@ -68,14 +43,6 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
             convolution._kwargs["stride"] = (stride, stride)
 
     same_networks.assert_caught(framework, networks, "resnet50", TWO[:1], spoil=spoil)
-
-
-def test_devices_and_versions() -> None:
-    assert [str(device) for device in TWO] == ["cpu(0)", "cpu(1)"]
-    assert [str(device) for device in framework.list_devices("gpu", 2)] == ["gpu(0)", "gpu(1)"]
-    assert framework.versions()["mxnet"] == mx.__version__
-    assert framework.SKIPPED.get("virtual devices") is None
-    assert "biased" in str(framework.SKIPPED.get("unbiased running variance on CPUs"))
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +63,6 @@ def noise(names: Names, seed: int) -> Any:
 def shallow(names: Names, **how: Any) -> Any:
     """A replica of the shallow network."""
     return names["make_replica"](framework.shallow(reference.shallow_arrays(), TWO), **how)
-
-
-def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:
-    assert_examples_deliver("mxnet", tmp_path)
 
 
 def test_nothing_in_a_step_waits_for_a_device(
@@ -138,73 +101,6 @@ def test_nothing_in_a_step_waits_for_a_device(
     assert all(done - at > 4 * len(TWO) for at, done in waited)
 
 
-def test_adam_adds_epsilon_before_the_bias_correction(names: Names) -> None:
-    """As the notebook says; gradients so small that it shows. On two devices."""
-    parameter = gluon.Parameter("weight", shape=(3,))
-    parameter.initialize(mx.init.Zero(), ctx=TWO)
-
-    class One:
-        @staticmethod
-        def collect_params() -> dict[str, gluon.Parameter]:
-            return {parameter.name: parameter}
-
-    optimizer, scaled = names["make_replica"](One()).optimizer, names["run"].setup.recipe
-    gradient = np.array([1e-9, 1e-8, 1.0])
-    for _ in range(5):
-        with autograd.record():  # the sum over the two devices is the gradient
-            halves = [
-                (parameter.data(device) * mx.nd.array(gradient / 2, device)).sum() for device in TWO
-            ]
-        autograd.backward(halves)
-        optimizer.step(1)
-    expected = adam([gradient] * 5, scaled, epsilon_first=True, start=0.0)
-    for copy in parameter.list_data():
-        assert copy.asnumpy() == pytest.approx(expected, rel=1e-4)
-
-
-def test_adam_is_where_it_was(names: Names) -> None:
-    """The state comes back bit for bit, and the next step is the one that would have come."""
-
-    def step(replica: Any, seed: int) -> None:
-        names["train_step"](replica, *noise(names, seed)[:2])
-
-    def states(replica: Any) -> dict[str, np.ndarray]:
-        return framework.dump_optimizer(replica.network, replica.optimizer)
-
-    replica, again = shallow(names), shallow(names)
-    step(replica, 0)
-    step(replica, 1)
-    state, middle = states(replica), framework.dump_weights(replica.network)
-    assert state["step"] == 2 and len(state) == 1 + 2 * 5
-    assert np.abs(state["second/features.conv0.weight"]).max() > 0
-    framework.load_weights(again.network, middle)
-    framework.load_weights(replica.network, middle)  # each device's statistics are their mean
-    framework.set_step(again, 2)
-    framework.load_optimizer(again.network, again.optimizer, state)
-    assert equal(states(again), state)
-    for either in (replica, again):
-        step(either, 2)
-    after = states(replica)
-    assert after["step"] == 3 and equal(states(again), after)
-    assert equal(framework.dump_weights(again.network), framework.dump_weights(replica.network))
-
-
-@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_the_same_seed_gives_the_same_bits(count: int, tmp_path: Path) -> None:
-    """The notebook's own network, loader and loop twice, with batches in flight."""
-    names, found = names_of(NOTEBOOK, tmp_path, devices=count, batch_size=2), []
-    for _ in range(2):
-        replica = names["make_replica"](names["build_model"]())
-        batches = iter(names["make_loader"](names["run"].train_part, True))
-        loss = names["train_steps"](replica, islice(batches, 6), 6)
-        (batch,) = islice(batches, 1)
-        batch[2] = mx.nd.arange(len(batch[2]), dtype="int64")
-        scores = names["predict"](replica, [batch], len(batch[2]))
-        arrays = framework.dump_weights(replica.network)
-        found.append(arrays | {"loss": np.array(loss), "scores": scores})
-    assert equal(*found)
-
-
 def test_without_a_store_every_device_goes_its_own_way(names: Names) -> None:
     """What the notebook measures without all-reduce."""
     for how, together in (({}, True), ({"kvstore": None}, False)):
@@ -239,30 +135,19 @@ def test_an_error_that_only_the_clock_has_seen_ends_the_loop() -> None:
         clock.queued(mx.nd.random.normal(0, -1, (2, 2)) + 1)
 
 
-@pytest.mark.parametrize(
-    ("precision", "kind", "reason"),
-    [
-        ("tf32", "cpu", "tensor cores"),
-        ("bf16", "cpu", "float64"),
-        ("bf16", "gpu", "float64"),
-        ("fp16", "gpu", "loss scaling"),
-    ],
-)
-def test_precisions_are_refused_with_a_reason(precision: str, kind: str, reason: str) -> None:
-    assert_refused(framework.configure, precision, kind, reason)
-
-
 def test_float32_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_float32_is_float32(framework.configure, monkeypatch)
 
 
 def test_compiled_statistics_are_those_of_plain_python(tmp_path: Path) -> None:
     """`static_shape=True` fails here: MXNet spoils the running statistics on two devices."""
-    found = []
+    code, found = own_networks.NETS["mxnet"].replace("Dropout(0.1", "Dropout(0.0"), []
     for execution in ("default", "eager"):
         folder = tmp_path / execution
         folder.mkdir()
-        names = names_of(NOTEBOOK, folder, devices=2, batch_size=4, execution=execution)
+        recipe = own_networks.recipe_of(folder / "recipe", "mxnet", code)
+        given = {"recipe": str(recipe), "batch_size": 4, "execution": execution}
+        names = names_of(NOTEBOOK, folder, devices=2, **given)
         replica = names["make_replica"](names["build_model"]())
         assert replica.network._active == (execution == "default")
         for seed in range(2):
@@ -310,7 +195,7 @@ ADAPTER = OfPrograms(
     networks,
     TWO,
     known=frozenset({STEP, "running variance after 5 SGD steps", EPSILON_FIRST}),
-    launchers={NOTEBOOK: (sys.executable,)},
+    notebooks=(NOTEBOOK,),
     seen=lambda names, pixels: names["to_network"](mx.nd.array(pixels, dtype="uint8")).asnumpy(),
     kept="the average of all replicas'",
 )

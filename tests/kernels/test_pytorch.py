@@ -9,30 +9,25 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import copied
 import numpy as np
 import own_networks
 import psutil
 import pytest
 import same_networks
 import torch
-import torch.distributed as dist
-from examples import assert_examples_deliver
 from notebook_cells import failed
 from notebook_program import Names, fairness_check, in_each, names_of
 from program_tests import *
 from program_tests import OfPrograms, own_names
 from torch.utils._python_dispatch import TorchDispatchMode
-from torchvision.models import densenet121
 from torchvision.transforms.v2 import functional as transforms
 
-from helpers.errors import UserError
 from helpers.fairness import custom_network, reference, reference_checks
 from helpers.frameworks import pytorch as framework
-from helpers.frameworks import replicas
-from helpers.networks import custom, weights
+from helpers.networks import custom
 from helpers.networks import pytorch as networks
 from helpers.recipe import lookup
-from helpers.runner.notebook_code import run_cells
 
 NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
 TWO = framework.list_devices("cpu", 2)
@@ -53,13 +48,6 @@ def test_validating_with_other_statistics_than_are_saved_is_caught(
     assert "validated with the statistics that are saved" in failed(fairness_check(names).checks)
 
 
-def test_weights_come_back_bit_for_bit() -> None:
-    model = densenet121(weights=None, num_classes=14)
-    initial = weights.canonical("random", seed=5)
-    framework.load_weights(model, initial.arrays)
-    assert weights.digest(framework.dump_weights(model)) == initial.sha256
-
-
 def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     """The image is halved in Caffe's convolution, a block's first. The weights fit."""
 
@@ -68,16 +56,6 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
         block.conv1.stride, block.conv2.stride = (2, 2), (1, 1)
 
     same_networks.assert_caught(framework, networks, "resnet50", TWO[:1], spoil=spoil)
-
-
-def test_devices_and_versions() -> None:
-    assert [device.type for device in TWO] == ["cpu", "cpu"]
-    assert framework.versions()["torch"] == torch.__version__
-    assert framework.SKIPPED.get("virtual devices") is None
-
-
-def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:
-    assert_examples_deliver("pytorch", tmp_path)
 
 
 class Waits(TorchDispatchMode):
@@ -120,7 +98,7 @@ def waits_of(names: Names, *steps: int) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_training_step_never_waits_for_the_device(
     notebook: str, precision: str, tmp_path: Path
 ) -> None:
@@ -152,20 +130,6 @@ def assert_own(addresses: Sequence[str]) -> None:
     assert addresses and all(address.startswith("127.") for address in addresses)
 
 
-def test_replicas_listen_to_none_but_this_machine(as_in_a_cluster: None) -> None:
-    def replica(rank: int) -> list[str]:
-        dist.init_process_group(
-            "gloo", init_method=os.environ[replicas.RENDEZVOUS], rank=rank, world_size=2
-        )
-        dist.all_reduce(torch.ones(1))
-        found = listening(os.getpid())
-        dist.destroy_process_group()
-        return found
-
-    for found in replicas.run(replica, 2):
-        assert_own(found)
-
-
 def test_launched_processes_listen_to_none_but_this_machine(
     adapter: OfPrograms, as_in_a_cluster: None, tmp_path: Path
 ) -> None:
@@ -193,33 +157,6 @@ def test_what_is_trained_and_measured_is_laid_out_channels_last(
 
     for found in in_each(names_of(notebook, tmp_path, devices=2), layouts):
         assert len(found) == 120 and all(found)
-
-
-def test_adam_is_where_it_was() -> None:
-    def trained(steps: int, begin: dict[str, np.ndarray]) -> tuple[Any, Any]:
-        model = framework.shallow(start, TWO[:1])
-        optimizer = torch.optim.Adam(model.parameters(), fused=True)
-        framework.load_optimizer(model, optimizer, begin)
-        for _ in range(steps):
-            optimizer.zero_grad()
-            model(torch.ones(2, 3, 32, 32)).square().mean().backward()
-            optimizer.step()
-        return model, optimizer
-
-    start = reference.shallow_arrays()
-    model, optimizer = trained(2, {})
-    state = framework.dump_optimizer(model, optimizer)
-    assert state["step"] == 2 and len(state) == 1 + 2 * len(list(model.parameters()))
-    again, continued = trained(0, state)
-    assert all(
-        np.array_equal(value, state[name])
-        for name, value in framework.dump_optimizer(again, continued).items()
-    )
-
-
-def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
-    with pytest.raises(UserError, match="tensor cores"):
-        framework.configure("tf32", "cpu")
 
 
 def test_the_pixels_of_the_reference_are_torchvisions() -> None:
@@ -287,61 +224,21 @@ def test_an_own_network_that_knows_no_float64_is_checked_in_float32(tmp_path: Pa
     assert said in str(row.reason)
 
 
-def test_an_own_network_that_takes_more_or_gives_another_shape_is_one_line(tmp_path: Path) -> None:
-    given = own_networks.NETS["pytorch"].replace("forward(self, x):", "forward(self, x, more):")
-    said = "TypeError: Net.forward() missing 1 required positional argument: 'more'"
-    own_networks.assert_one_line(networks, "pytorch", tmp_path / "more", given, said)
-    maps = own_networks.NETS["pytorch"].replace("return self.head(", "return (")
-    said = "its network returns [2, 16]: give 5 logits"
-    own_networks.assert_one_line(networks, "pytorch", tmp_path / "maps", maps, said)
-
-
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+LAUNCHERS = dict(zip(NOTEBOOKS, (TORCHRUN, (sys.executable,)), strict=True))
+
+
+def test_as_a_script_it_trains_in_another_project(notebook: str, tmp_path: Path) -> None:
+    launcher = LAUNCHERS[notebook]
+    devices = 2 if len(launcher) == 1 else "auto"  # a launcher has been told
+    copied.assert_script_trains(notebook, tmp_path, launcher, "pytorch", devices=devices)
+
 
 ADAPTER = OfPrograms(
     framework,
     networks,
     TWO,
     known=frozenset({"gradients, uneven batch, n devices / one"}),
-    launchers=dict(zip(NOTEBOOKS, (TORCHRUN, (sys.executable,)), strict=True)),
+    notebooks=NOTEBOOKS,
     seen=lambda names, pixels: names["to_network"](torch.from_numpy(pixels)).numpy(),
 )
-
-
-def test_the_scaling_studys_update_is_that_of_distributed_data_parallel() -> None:
-    """Weights and running statistics after three updates of two shares, in float64."""
-    cells = ("devices = [", "import os", "CROP, MARGIN")
-    names = run_cells(
-        "Study_Linear_Scaling",
-        wanted=lambda text: text.startswith(cells),
-        train_targets=torch.ones(1, 14),
-    )
-    build, update = names["build_model"], names["update"]
-    drawn = torch.randn(16, 1, 32, 32, dtype=torch.float64).contiguous()
-    shares = list(zip(drawn.split(8), (drawn[:, 0, 0, :14] > 0).double().split(8), strict=True))
-
-    def of_rank(rank: int) -> dict[str, np.ndarray]:
-        torch.set_num_threads(1)
-        meet = os.environ[replicas.RENDEZVOUS]
-        dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
-        model = torch.nn.parallel.DistributedDataParallel(build(0).double())
-        optimizer = torch.optim.Adam(model.parameters())
-        for _ in range(3):
-            optimizer.zero_grad()
-            inputs, targets = shares[rank]
-            names["criterion"](model(inputs), targets).backward()
-            optimizer.step()
-        dist.destroy_process_group()
-        return {name: value.numpy() for name, value in model.module.state_dict().items()}
-
-    def apart(shares: list[Any]) -> float:
-        model = build(0).double()
-        optimizer = torch.optim.Adam(model.parameters())
-        for _ in range(3):
-            update(model, optimizer, shares)
-        found = {k: v.numpy() for k, v in model.state_dict().items() if "num_batches" not in k}
-        return max(float(np.abs(found[name] - trained[name]).max()) for name in found)
-
-    trained = replicas.run(of_rank, 2)[0]
-    whole = tuple(map(torch.cat, zip(*shares, strict=True)))
-    assert apart(shares) < 1e-9 < apart([whole])

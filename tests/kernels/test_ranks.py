@@ -5,7 +5,6 @@ No framework takes part. The kernel is PyTorch's, whose environment has both lau
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -17,7 +16,6 @@ from pathlib import Path
 from threading import Thread
 
 import faults
-import numpy as np
 import psutil
 import pytest
 import ranks_tools as tools
@@ -148,12 +146,6 @@ def test_a_rank_that_hangs_is_named_by_those_that_have_ended(tmp_path: Path) -> 
     assert tools.nothing_is_left(tmp_path)
 
 
-def test_a_rank_that_hangs_is_named_where_the_others_wait_elsewhere(tmp_path: Path) -> None:
-    with pytest.raises(RankError, match=r"ranks 0, 2 in wait_in.*; rank 1 on \S+ in behind, "):
-        tools.run(tmp_path, tools.calls("behind", 1), nodes=3, stall_minutes=8 / 60)
-    assert tools.nothing_is_left(tmp_path)
-
-
 @pytest.mark.parametrize("victim", ["runner", "launcher"])
 def test_ranks_end_with_a_process_that_is_killed(victim: str, tmp_path: Path) -> None:
     command = [sys.executable, tools.__file__, "killed", str(tmp_path)]
@@ -171,19 +163,6 @@ def test_ranks_end_with_a_process_that_is_killed(victim: str, tmp_path: Path) ->
     assert list(tmp_path.glob("ranks-*")), "the next one takes it away"
     tools.run(tmp_path, "1")
     assert not list(tmp_path.glob("ranks-*"))
-
-
-def test_a_runner_that_was_stopped_for_long_says_so(tmp_path: Path) -> None:
-    """Ctrl-Z: its ranks hear nothing of it any more, and end themselves."""
-    command = [sys.executable, tools.__file__, "killed", str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": str(paths.ROOT)}
-    running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    tools.until_they_run(tmp_path)
-    running.send_signal(signal.SIGSTOP)
-    assert tools.nothing_is_left(tmp_path, SOON)
-    running.send_signal(signal.SIGCONT)
-    said = running.communicate(timeout=SOON)[1]
-    assert f"the runner on {os.uname().nodename}: it was stopped (Ctrl-Z, or a paused" in said
 
 
 def test_an_interrupt_ends_all(tmp_path: Path) -> None:
@@ -323,39 +302,3 @@ def test_a_launcher_that_is_not_there_or_reaches_no_host_is_named(tmp_path: Path
     with pytest.raises(UserError, match=r"launcher torchrun: it is not in this environment"):
         tools.run(tmp_path, "1", launcher="torchrun", python=tmp_path / "python")
     assert not list(tmp_path.glob("ranks-*"))
-
-
-def test_none_is_a_rank_whom_no_launcher_started(tmp_path: Path) -> None:
-    folder = run_files.make_folder(tmp_path)
-    run_files.write(folder / "order", {"rank in": "RANK"})
-    command = [sys.executable, "-m", "helpers.launch.rank", str(folder)]
-    done = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "only a launcher starts it" in done.stderr
-
-
-@pytest.mark.slow
-def test_ranks_that_fail_at_random_moments(tmp_path: Path) -> None:
-    """One line, nobody left, and the same command goes on to the weights of an undisturbed run."""
-    import rank_kills  # which takes a framework's imports
-
-    kills = int(os.environ.get("ROSETTA_KILLS", "20"))
-    seed = int(os.environ.get("ROSETTA_SEED", random.randrange(10**6)))
-    print(f"seed {seed}")
-    batch, draws, done = rank_kills.prepare(tmp_path), random.Random(seed), 0
-    for whole in (tmp_path / "first", tmp_path / "whole"):  # later runs start sooner than the first
-        whole.mkdir()
-        expected, pace = rank_kills.undisturbed(batch.start(whole), whole)
-        print(
-            f"undisturbed: {pace.first_epoch:.1f} s to the first checkpoint, {pace.epoch:.2f} more"
-        )
-    number = 0
-    while done < kills:
-        (folder := tmp_path / f"run{number}").mkdir()
-        number += 1
-        assert number < 3 * kills, "most come too late"
-        took = rank_kills.kill_one(batch.start(folder), folder, draws, pace)
-        done += bool(took)
-        found = rank_kills.finish(batch.start(folder, resume=True), folder)
-        assert found.keys() == expected.keys()
-        assert all(np.array_equal(found[name], array) for name, array in expected.items()), number
-        print(f"{done}: {took or 'it had ended'}; {rank_kills.resumed(folder)}", flush=True)

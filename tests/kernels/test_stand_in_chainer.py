@@ -16,7 +16,6 @@ import numpy as np
 import own_networks
 import pytest
 import stand_in_nccl
-from import_order import at_import
 from notebook_cells import failed
 from notebook_program import fairness_check, names_of
 
@@ -26,7 +25,7 @@ from helpers.frameworks import devices, replicas
 from helpers.frameworks.devices import Devices
 from helpers.networks import weights
 from helpers.runner.notebook_code import run_cells
-from helpers.training import checkpoint, notebook_run
+from helpers.training import notebook_run
 
 NOTEBOOK = "Chainer_MultiGPU"
 BATCH = 8
@@ -117,28 +116,6 @@ def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(tmp_path: Path
     assert np.isnan(images["without all-reduce"]), "one GPU trains there, not the global batch"
 
 
-def weights_after(folder: Path, how: dict[str, Any], epochs: int, resume: bool) -> Any:
-    """Those of a run of two epochs, which stops after so many."""
-
-    def changed(text: str) -> str:
-        return text.replace("in run.epochs(replica)", f"in islice(run.epochs(replica), {epochs})")
-
-    more: dict[str, Any] = {"run": str(folder), "epochs": 2, "resume": resume, "changed": changed}
-    names = run_cells(NOTEBOOK, until='with run.phase("test")', checked=False, **how, **more)
-    checkpoint.await_epoch(folder, epochs)
-    notebook_run.end(names["run"])
-    return framework.dump_weights(names["replica"].network)
-
-
-def test_a_resumed_run_has_the_checkpoints_weights_on_all_gpus_stand_in(tmp_path: Path) -> None:
-    """The processes are forked when the checkpoint has been read, not before."""
-    how, folder = given(tmp_path, 2), tmp_path / "resumed"
-    whole = on_gpus(2, weights_after, tmp_path / "whole", how, 2, False)
-    on_gpus(2, weights_after, folder, how, 1, False)
-    resumed = on_gpus(2, weights_after, folder, how, 2, True)
-    assert all(np.array_equal(resumed[name], array) for name, array in whole.items())
-
-
 def test_cudnn_has_room_for_quick_algorithms_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[int] = []
     monkeypatch.setattr(framework.cuda, "cudnn_enabled", True)
@@ -173,8 +150,3 @@ def test_the_clock_marks_a_step_where_it_is_queued_stand_in(
     assert done == ["recorded"] and wait is not None
     wait()
     assert done == ["recorded", "waited for"]
-
-
-@pytest.mark.parametrize(("precision", "expected"), [("fp32", "0 0"), ("tf32", "- 1")])
-def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expected: str) -> None:
-    assert at_import(NOTEBOOK, "chainer", precision) == expected

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import mxnet as mx
 import pytest
-from import_order import at_import
 from notebook_cells import EPSILON_FIRST, failed
 from notebook_program import fairness_check, names_of
 from resuming import write_small_images
@@ -40,8 +39,3 @@ def test_the_fairness_check_is_passed_on_three_devices_stand_in(
 
 def test_gpus_are_named_without_starting_cuda_stand_in() -> None:
     assert framework.list_devices("gpu", 2) == [mx.gpu(0), mx.gpu(1)]
-
-
-@pytest.mark.parametrize(("precision", "expected"), [("fp32", "0 0"), ("tf32", "- 1")])
-def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expected: str) -> None:
-    assert at_import(NOTEBOOK, "mxnet", precision) == expected

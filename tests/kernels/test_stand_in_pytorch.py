@@ -3,18 +3,14 @@
 Runs in the pytorch environment.
 """
 
-from collections import deque
-from itertools import chain, islice, repeat
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import stand_in_cuda
 import torch
-from notebook_cells import cell_with, failed, write_noise_images
-from two_nodes import SMALL
+from notebook_cells import SIDE, cell_with, failed, write_noise_images
 
 from helpers.fairness import reference
 from helpers.fairness.check_results import Check
@@ -23,6 +19,7 @@ from helpers.frameworks import pytorch as framework
 from helpers.frameworks.capabilities import Gpu
 from helpers.runner.notebook_code import run_cells
 
+SMALL = f'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nimage_size = {SIDE}\ncrop = 32\n'
 ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
 UNTIL = {ONE_A_GPU: "def main(", ONE_FOR_ALL: "run.check("}
 """The text of the cell that checks and trains."""
@@ -189,26 +186,3 @@ def test_the_fairness_check_too_joins_gpus_by_nccl_stand_in(
     with pytest.raises(ConnectionAbortedError):
         framework.gradients(model, images, targets, framework.list_devices(kind, 2))
     assert asked == [backend]
-
-
-@pytest.mark.parametrize(("kind", "turns"), [("gpu", 1), ("cpu", 2)])
-def test_one_share_alone_is_as_many_steps_as_take_turns_on_the_cpu_stand_in(
-    kind: str, turns: int
-) -> None:
-    taken: list[tuple[list[Any], int]] = []
-    measured: dict[str, Any] = {}
-
-    def train_steps(replica: Any, batches: Any, steps: int) -> None:
-        taken.extend((batch, steps) for batch in batches)
-
-    names: dict[str, Any] = {"chain": chain, "repeat": repeat, "islice": islice, "deque": deque}
-    on = framework.list_devices(kind, 2)
-    names |= {"run": SimpleNamespace(devices=on, measure=lambda **turns: measured.update(turns))}
-    names |= {"r": SimpleNamespace(batch_size=4), "n": 2, "train_steps": train_steps}
-    names |= {"loader": [[torch.arange(8)]]}
-    names |= {"replica": SimpleNamespace(device=torch.device("cpu"))}
-    exec(cell_with(ONE_FOR_ALL, "run.measure("), names)
-    measured["no_all_reduce"](2)
-    assert [[batch[0].tolist(), steps] for batch, steps in taken] == [[[0, 1, 2, 3], 2 * turns]] * (
-        2 * turns
-    )

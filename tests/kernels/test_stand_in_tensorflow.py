@@ -5,10 +5,7 @@ where the GPUs have to compute, CPU devices do. Runs in the tensorflow environme
 """
 
 import sys
-from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,13 +14,9 @@ from unittest import mock
 import numpy as np
 import pytest
 import tensorflow as tf
-from notebook_cells import (
-    failed,
-)
 from notebook_program import names_of
 from tensorflow.python.eager import context
 
-from helpers.fairness import reference_checks
 from helpers.frameworks import (
     devices,
     installed,
@@ -32,8 +25,6 @@ from helpers.frameworks import (
     tensorflow_strategies,
 )
 from helpers.frameworks.capabilities import Gpu
-from helpers.networks import tensorflow as networks
-from helpers.recipe import RECIPES
 
 MODULES = {"tensorflow": tensorflow, "keras": keras}
 TWO = tensorflow.list_devices("cpu", 2)
@@ -102,40 +93,6 @@ def test_several_nodes_reduce_by_nccl_stand_in(
     names_of("TensorFlow_MultiGPU", tmp_path, until="def augment(", devices=2)
     options = told.call_args.kwargs["communication_options"]
     assert options.implementation.value == "NCCL"
-
-
-def tf32(x: tf.Tensor) -> tf.Tensor:
-    """float32 as a tensor core of Ampere takes it, with 10 bits of mantissa."""
-    if x.dtype != tf.float32 or not tf.config.experimental.tensor_float_32_execution_enabled():
-        return x
-    return tf.bitcast((tf.bitcast(x, tf.int32) + (1 << 12)) & ~((1 << 13) - 1), tf.float32)
-
-
-@pytest.fixture
-def tensor_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Products as on Ampere and newer, wherever TensorFlow allows TF32."""
-    conv2d, matmul = tf.nn.conv2d, tf.linalg.matmul
-    monkeypatch.setattr(tf.nn, "conv2d", lambda x, w, *how: conv2d(tf32(x), tf32(w), *how))
-    monkeypatch.setattr(tf.linalg, "matmul", lambda a, b: matmul(tf32(a), tf32(b)))
-    yield
-    tensorflow.configure("fp32", "cpu")
-
-
-@pytest.mark.usefixtures("tensor_cores")
-def test_the_network_is_told_from_others_whatever_the_precision_stand_in() -> None:
-    """TF32 moves its logits by 5e-3, and an epsilon of 2e-5 by 5e-5: no limit has room for both."""
-
-    def build_model(arrays: Any, recipe: Any = RECIPES["chexnet"]) -> Any:
-        model = networks.build("densenet121", arrays, recipe)
-        tensorflow.load_weights(model, arrays)
-        return model
-
-    tensorflow.configure("tf32", "gpu")
-    assert failed(reference_checks.same_in_training(tensorflow, build_model, None)) == set()
-    assert tf.config.experimental.tensor_float_32_execution_enabled(), "the run itself may round"
-    other = partial(build_model, recipe=replace(RECIPES["chexnet"], bn_epsilon=2e-5))
-    checks = reference_checks.same_in_training(tensorflow, other, None)
-    assert "logits, training" in failed(checks)
 
 
 class OnGpu:

@@ -11,9 +11,10 @@ import numpy as np
 import own_networks
 import pytest
 import ranks_tools
-from notebook_cells import write_noise_images
+from notebook_cells import write_different_images
+from notebook_program import UNCHANGED, Changes
 
-from helpers import paths, record
+from helpers import record
 from helpers.fairness import process_checks
 from helpers.frameworks import row_of
 from helpers.networks import weights
@@ -21,15 +22,22 @@ from helpers.networks import weights
 
 def prepare(folder: Path, module: str) -> Path:
     """Images and a recipe in this folder."""
-    write_noise_images(folder)
-    own_networks.recipe_of(folder / "recipe", module)
+    write_different_images(folder, ".png")
+    code = own_networks.NETS[module].replace("Dropout(0.1", "Dropout(0.0")  # which never repeats
+    own_networks.recipe_of(folder / "recipe", module, code)
     return folder
+
+
+def module_of(notebook: str) -> str:
+    row = row_of(notebook)
+    assert row is not None
+    return row.module
 
 
 def given(folder: str, devices: int) -> dict[str, Any]:
     """The notebook's parameters."""
     return {
-        "data": f"{folder}/noise",
+        "data": f"{folder}/different.png",
         "recipe": f"{folder}/recipe/mine.toml",
         "devices": devices,
         "epochs": 2,
@@ -38,22 +46,31 @@ def given(folder: str, devices: int) -> dict[str, Any]:
     }
 
 
-def train(notebook: str, folder: str, name: str, devices: int) -> None:
-    """Train here, or on a rank, in a run of this name."""
-    notebook_program.train(notebook, Path(folder, name), **given(folder, devices))
+def train(
+    notebook: str, folder: str, name: str, devices: int, changes: Changes = UNCHANGED, **more: Any
+) -> None:
+    """Train here, or on a rank, in a run of this name; see ``notebook_program.train``."""
+    how = given(folder, devices) | more
+    notebook_program.train(notebook, Path(folder, name), changes=changes, **how)
 
 
-def on_ranks(notebook: str, folder: Path, name: str, nodes: int, devices: int) -> None:
+def on_ranks(
+    notebook: str,
+    folder: Path,
+    name: str,
+    nodes: int,
+    devices: int,
+    changes: Changes = UNCHANGED,
+    **more: Any,
+) -> None:
     """Train on so many nodes with so many devices each."""
-    (run := folder / name).mkdir()
+    (run := folder / name).mkdir(exist_ok=True)
     row = row_of(notebook)
     assert row is not None
-    words = (notebook, str(folder), name, devices)
+    words = (notebook, str(folder), name, devices, dict(changes))
     ranks_tools.run(
         run,
-        f"import trained_on_ranks as t\n"
-        f"t.paths.NOTEBOOKS = t.Path({str(paths.NOTEBOOKS)!r})\n"
-        f"t.train(*{words!r})",
+        f"import trained_on_ranks as t\nt.train(*{words!r}, **{more!r})",
         nodes=nodes,
         each=devices if row.rank_a_device else 1,
         devices=devices,
