@@ -28,16 +28,20 @@ PATIENT_GROUP = "dicom:PatientID"
 
 
 def is_dicom(data: bytes) -> bool:
-    """Return whether these bytes have the signature of a DICOM file."""
-    return data[128:132] == b"DICM"
+    """Return whether these bytes are a DICOM file, with its header or without.
+
+    Without a header a file begins with an element of the group 2 or 8, little-endian.
+    """
+    return data[128:132] == b"DICM" or data.startswith((b"\x02\x00", b"\x08\x00"))
 
 
 def decode(data: bytes, path: str | os.PathLike[str], max_pixels: int) -> np.ndarray:
     """Decode the single frame of a DICOM file to uint8 (height, width).
 
     Stored values go through the rescale slope and intercept (or the modality's table), then through
-    the first window of the file, by its function (PS3.3, C.11.2.1); without a window, the full
-    range of the stored bits becomes 0 to 255. MONOCHROME1, where high values are dark, is inverted.
+    the first look-up table of the file or its first window (PS3.3, C.11.2.1); without both, the
+    full range of the stored bits becomes 0 to 255. MONOCHROME1, where high values are dark, is
+    inverted.
     """
     pydicom = _pydicom(path)
     try:
@@ -45,7 +49,7 @@ def decode(data: bytes, path: str | os.PathLike[str], max_pixels: int) -> np.nda
             warnings.simplefilter("ignore")  # about odd metadata; relevant errors are raised below
             if DEFLATED_SYNTAX in data[:4096]:
                 raise ValueError("deflated as a whole, which is refused; store it plain")
-            file = pydicom.dcmread(io.BytesIO(data))
+            file = pydicom.dcmread(io.BytesIO(data), force=True)
             _refuse_odd_kinds(file, max_pixels)
             return _displayed(file)
     except Exception as error:
@@ -77,6 +81,7 @@ def _patient(name: str, *, folder: Path) -> tuple[str, str | None]:
                 file.seek(0)
                 header = pydicom.dcmread(
                     io.BufferedReader(file),  # type: ignore[type-var]
+                    force=True,
                     stop_before_pixels=True,
                     specific_tags=["PatientID"],
                 )
@@ -117,8 +122,12 @@ def _stored(file: Any) -> np.ndarray:
     """Return the stored values, decompressed if an installed package can."""
     from pydicom.encaps import get_frame
     from pydicom.pixels import get_decoder
-    from pydicom.uid import JPEGBaseline8Bit
+    from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian, JPEGBaseline8Bit
 
+    if "TransferSyntaxUID" not in file.file_meta:  # a file without its header
+        implicit = file.original_encoding[0]
+        syntax = ImplicitVRLittleEndian if implicit else ExplicitVRLittleEndian
+        file.file_meta.TransferSyntaxUID = syntax
     syntax = file.file_meta.TransferSyntaxUID
     if syntax == JPEGBaseline8Bit:  # pydicom refuses pillow-simd, whose version has a suffix
         frame = get_frame(file.PixelData, 0, number_of_frames=1)
@@ -138,45 +147,32 @@ def _stored(file: Any) -> np.ndarray:
 
 def _displayed(file: Any) -> np.ndarray:
     """Return uint8 (height, width) of a file with one grey frame."""
-    from pydicom.pixels import apply_modality_lut
+    from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
-    stored = _stored(file)
-    values = np.asarray(apply_modality_lut(stored, file), dtype=np.float64)
-    centre, width = (_first_value(file.get(tag)) for tag in ("WindowCenter", "WindowWidth"))
-    if centre is not None and width is not None:
-        shown = _window(values, centre, width, str(file.get("VOILUTFunction") or "LINEAR"))
+    values = apply_modality_lut(_stored(file), file)
+    if table := file.get("VOILUTSequence"):
+        bits = int(table[0].LUTDescriptor[2])
+        table[0].LUTDescriptor[2] = 16  # with 8, pydicom's index of the table would overflow
+        low, high = 0.0, 2.0**bits - 1
+        values = np.rint(values).astype(np.int64)
     else:
-        bits = int(file.BitsStored)
-        low = -(1 << (bits - 1)) if int(file.get("PixelRepresentation", 0)) else 0
-        ends = np.array([[low, low + (1 << bits) - 1]], dtype=stored.dtype)
-        darkest, brightest = np.sort(np.asarray(apply_modality_lut(ends, file), float).ravel())
-        shown = (values - darkest) / (brightest - darkest)
+        low, high = _value_range(file)
+    shown = (apply_voi_lut(values, file) - low) / (high - low)
     if not np.isfinite(shown).all():
         raise ValueError("its window or its slope is not a number")
+    if low > high and file.get("WindowWidth") is None:  # a negative slope without a window
+        shown = 1.0 - shown
     grey = np.rint(np.clip(shown, 0.0, 1.0) * 255.0).astype(np.uint8)
     return 255 - grey if file.PhotometricInterpretation == "MONOCHROME1" else grey
 
 
-def _window(values: np.ndarray, centre: float, width: float, function: str) -> np.ndarray:
-    """Map the window's values to 0 to 1, by the formulas of PS3.3, C.11.2.1.2 and C.11.2.1.3."""
-    if function == "LINEAR":
-        if width < 1:
-            raise ValueError(f"a window of width {width:g}; at least 1 is needed")
-        if width == 1:
-            return (values > centre - 0.5).astype(np.float64)
-        return (values - (centre - 0.5)) / (width - 1.0) + 0.5
-    if width <= 0:
-        raise ValueError(f"a window of width {width:g}; more than 0 is needed")
-    if function == "LINEAR_EXACT":
-        return (values - centre) / width + 0.5
-    if function == "SIGMOID":
-        return np.asarray(
-            1.0 / (1.0 + np.exp(np.clip(-4.0 * (values - centre) / width, -700, 700)))
-        )
-    raise ValueError(f"a window of the unknown function {function}")
-
-
-def _first_value(value: Any) -> float | None:
-    """Return the first number of an element, or None if the element is missing or empty."""
-    values = [value] if isinstance(value, int | float | str) else list(value or [])
-    return None if not values or values[0] in ("", None) else float(values[0])
+def _value_range(file: Any) -> tuple[float, float]:
+    """Return the values that pydicom's window writes for the lowest and the highest input."""
+    if modality := file.get("ModalityLUTSequence"):
+        return 0.0, 2.0 ** int(modality[0].LUTDescriptor[2]) - 1
+    bits = int(file.BitsStored)
+    start = -(2.0 ** (bits - 1)) if int(file.get("PixelRepresentation", 0)) else 0.0
+    slope, intercept = file.get("RescaleSlope"), file.get("RescaleIntercept")
+    if slope is None or intercept is None:
+        return start, start + 2.0**bits - 1
+    return start * slope + intercept, (start + 2.0**bits - 1) * slope + intercept

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import warnings
 
 import numpy as np
-from PIL import Image, features
+from PIL import Image, ImageOps, features
 
 from data_prep import dicom
 from data_prep.errors import DataError
@@ -37,13 +38,35 @@ IMAGE_EXTENSIONS = (
 )
 
 
+#: What `decode` notes about an image.
+COLOUR_LOST = "colour became grey"
+TRANSPARENCY_LOST = "transparency was dropped"
+TURNED = "turned upright, as the EXIF orientation says"
+
+#: The steps from the EXIF orientation of a JPEG to the upright image, as ImageOps.exif_transpose.
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+#: EXIF data come first in a JPEG.
+EXIF_BYTES = 1 << 16
+
+#: Damage that libjpeg-turbo reports for many intact photos: a few bytes before the end marker.
+HARMLESS = re.compile(r": [1-9][0-9]? extraneous bytes before marker 0xd9")
+
+
 def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
     """Read an image file as grey pixels.
 
     Supported formats are PNG, JPEG, BMP, PGM, PPM, GIF, TIFF, WebP, and DICOM if pydicom is
     installed. Compressed TIFF and WebP need a Pillow with libtiff and libwebp. Colour is converted
     to grey with the ITU-R 601 weights. 16-bit values are divided by 257, transparency is dropped,
-    and the EXIF orientation is ignored.
+    and an image with an EXIF orientation is turned upright.
 
     Args:
         path: the image file.
@@ -74,15 +97,33 @@ def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
     return decode(data, path, 1)[..., 0]
 
 
-def decode(data: bytes, path: str | os.PathLike[str], channels: int) -> np.ndarray:
+def decode(
+    data: bytes, path: str | os.PathLike[str], channels: int, notes: list[str] | None = None
+) -> np.ndarray:
     """Decode an image file's bytes to uint8 (height, width, channels), 1 (grey) or 3 (RGB).
 
-    A grey image becomes three equal planes. All other conversions are those of `read_grey`.
+    A grey image becomes three equal planes. All other conversions are those of `read_grey`. What
+    the image lost or how it was changed is added to `notes`.
     """
-    pixels = decode_grey_png(data, MAX_PIXELS)
-    if pixels is None and data.startswith(b"\xff\xd8\xff"):
-        pixels = _decode_jpeg(data, channels)
-    return to_channels(_decode_any(data, path, channels) if pixels is None else pixels, channels)
+    notes = [] if notes is None else notes
+    try:
+        pixels = decode_grey_png(data, MAX_PIXELS)
+        if pixels is None and data.startswith(b"\xff\xd8\xff"):
+            pixels = _decode_jpeg(data, notes)
+        if pixels is None:
+            is_dicom = dicom.is_dicom(data)
+            pixels = dicom.decode(data, path, MAX_PIXELS) if is_dicom else _decode_any(data, notes)
+    except DataError:
+        raise
+    except Exception as error:
+        # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, IndexError and
+        # more on damaged input; the meaning here is always the same.
+        raise DataError(
+            f"{path}: cannot be read as an image ({_error_reason(error, data)})"
+        ) from None
+    if channels == 1 and pixels.ndim == 3 and (pixels != pixels[..., :1]).any():
+        notes.append(COLOUR_LOST)
+    return to_channels(pixels, channels)
 
 
 def to_channels(pixels: np.ndarray, channels: int) -> np.ndarray:
@@ -96,31 +137,37 @@ def to_channels(pixels: np.ndarray, channels: int) -> np.ndarray:
     return np.asarray(Image.fromarray(pixels).convert("L"))[..., np.newaxis]
 
 
-def _decode_any(data: bytes, path: str | os.PathLike[str], channels: int) -> np.ndarray:
-    """Decode less common formats to grey or RGB."""
-    if dicom.is_dicom(data):
-        return dicom.decode(data, path, MAX_PIXELS)
+def _decode_any(data: bytes, notes: list[str]) -> np.ndarray:
+    """Decode less common formats to grey (height, width) or RGB (height, width, 3)."""
     if not data:
-        raise DataError(f"{path}: cannot be read as an image (the file is empty)")
-    try:
-        with warnings.catch_warnings():
-            # Pillow warns about size and odd metadata; relevant errors are raised below.
-            warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
-                width, height = image.size
-                if width * height > MAX_PIXELS:
-                    raise ValueError(f"{width} x {height} pixels, more than an X-ray can have")
-                _refuse_unsupported(image)
-                image.load()
-                pixels = np.array(to_grey(image) if channels == 1 else _to_rgb(image))
-                _refuse_unscaled(pixels, _bit_depth(image, data))
-                return pixels
-    except Exception as error:
-        # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, IndexError and
-        # more on damaged input; the meaning here is always the same.
-        raise DataError(
-            f"{path}: cannot be read as an image ({_error_reason(error, data)})"
-        ) from None
+        raise ValueError("the file is empty")
+    with warnings.catch_warnings():
+        # Pillow warns about size and odd metadata; relevant errors are raised below.
+        warnings.simplefilter("ignore")
+        with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
+            width, height = image.size
+            if width * height > MAX_PIXELS:
+                raise ValueError(f"{width} x {height} pixels, more than an X-ray can have")
+            _refuse_unsupported(image)
+            image.load()
+            if _orientation(image) != 1:
+                notes.append(TURNED)
+            if image.has_transparency_data and _alpha(image) < 255:
+                notes.append(TRANSPARENCY_LOST)
+            pixels = np.array(_to_grey_or_rgb(ImageOps.exif_transpose(image)))
+            _refuse_unscaled(pixels, _bit_depth(image, data))
+            return pixels
+
+
+def _orientation(image: Image.Image) -> int:
+    """Return the EXIF orientation, 1 to 8; 1 is upright."""
+    found = image.getexif().get(0x0112)
+    return found if isinstance(found, int) and 1 <= found <= 8 else 1
+
+
+def _alpha(image: Image.Image) -> float:
+    lowest: tuple[float, float] = image.convert("RGBA").getchannel("A").getextrema()  # type: ignore[assignment]
+    return lowest[0]
 
 
 def _refuse_unsupported(image: Image.Image) -> None:
@@ -133,32 +180,41 @@ def _refuse_unsupported(image: Image.Image) -> None:
         raise ValueError("more than one image in the file; only single images are read")
 
 
-def _decode_jpeg(data: bytes, channels: int) -> np.ndarray | None:
-    """Decode an intact grey or, for 3 channels, RGB JPEG, else return None.
+def _decode_jpeg(data: bytes, notes: list[str]) -> np.ndarray | None:
+    """Decode an intact grey or RGB JPEG, else return None.
 
     Resized images are such files. Pillow reads every segment in Python; simplejpeg calls
-    libjpeg-turbo directly and gives the same pixels in half the time.
+    libjpeg-turbo directly and gives the same pixels in half the time. Raises ValueError if
+    libjpeg-turbo finds damage, which Pillow would decode to plain areas.
     """
     if simplejpeg is None:
         return None
-    kinds, wanted = (("Gray",), "GRAY") if channels == 1 else (("Gray", "YCbCr", "RGB"), "RGB")
     try:
         height, width, kind, _ = simplejpeg.decode_jpeg_header(data)
-        if kind not in kinds or height * width > MAX_PIXELS:
+        if kind not in ("Gray", "YCbCr", "RGB") or height * width > MAX_PIXELS:
             return None
+        channels, wanted = (1, "GRAY") if kind == "Gray" else (3, "RGB")
         # An odd address: at multiples of 32 libjpeg-turbo writes past the cache, and cropping the
         # image then waits for the memory.
         memory = np.empty(height * width * channels + 1, np.uint8)[1:]
         pixels: np.ndarray = simplejpeg.decode_jpeg(data, wanted, buffer=memory)
+    except ValueError as error:
+        if str(error).startswith("Corrupt JPEG data") and not HARMLESS.search(str(error)):
+            raise
+        return None  # Pillow may still read the file, or gives the reason
+    pixels = pixels[..., 0] if channels == 1 else pixels
+    if b"Exif\0\0" not in data[:EXIF_BYTES]:
         return pixels
-    except ValueError:  # damaged: Pillow may still read the file, or gives the reason
-        return None
+    with Image.open(io.BytesIO(data), formats=("JPEG",)) as image:
+        turn = TURNS.get(_orientation(image))
+    if turn is None:
+        return pixels
+    notes.append(TURNED)
+    return np.array(Image.fromarray(pixels).transpose(turn))
 
 
-def to_grey(image: Image.Image) -> Image.Image:
-    """Convert a loaded Pillow image of any mode to mode L (8-bit grey), see `read_grey`."""
-    if image.mode == "L":
-        return image.copy() if image.readonly else image
+def _to_grey_or_rgb(image: Image.Image) -> Image.Image:
+    """Convert a loaded Pillow image of any mode to 8-bit grey (L) or RGB."""
     if image.mode in ("I", "I;16", "I;16B", "I;16L", "I;16N"):
         wide = np.asarray(image).astype(np.int64)
         if wide.min(initial=0) < 0 or wide.max(initial=0) > 65535:
@@ -166,15 +222,7 @@ def to_grey(image: Image.Image) -> Image.Image:
         return Image.fromarray(((wide * 255 + 32767) // 65535).astype(np.uint8))
     if image.mode in ("F", "LAB", "HSV"):
         raise ValueError(f"pixels of mode {image.mode}; only grey and RGB are read")
-    if image.mode in ("P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr"):
-        image = image.convert("RGB")
-    return image.convert("L")
-
-
-def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode in ("P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr", "RGB"):
-        return image.convert("RGB")
-    return to_grey(image).convert("RGB")
+    return image.convert("L" if image.mode in ("1", "L", "LA", "La") else "RGB")
 
 
 def _bit_depth(image: Image.Image, data: bytes) -> int:
@@ -199,9 +247,14 @@ def _refuse_unscaled(pixels: np.ndarray, bits: int) -> None:
 def _error_reason(error: Exception, data: bytes) -> str:
     name = type(error).__name__
     if name == "UnidentifiedImageError":
+        start = data[:1024].lower()
+        if start.startswith(b"version https://git-lfs"):
+            return "a Git LFS pointer instead of the file: run git lfs pull"
+        if b"<html" in start or b"<!doctype html" in start:
+            return "an HTML page, as a server sends instead of a file: download it again"
         if data[:4] == b"RIFF" and data[8:12] == b"WEBP" and not features.check("webp"):
             return _build_lacks("WebP", "libwebp")
-        return "not a PNG, JPEG, BMP, PPM, TIFF, GIF or WebP image, or its first bytes are damaged"
+        return "not a PNG, JPEG, BMP, PPM, TIFF, GIF, WebP or DICOM image, or damaged at its start"
     if name == "DecompressionBombError":
         return "more pixels than an X-ray can have"
     text = " ".join(str(error).split())

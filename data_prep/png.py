@@ -73,7 +73,7 @@ def _image_data(data: bytes) -> bytes:
             parts.append(data[at + 8 : end])
         elif kind == b"IEND":
             return b"".join(parts)
-        elif kind in (b"tRNS", b"acTL"):
+        elif kind in (b"tRNS", b"acTL", b"eXIf"):
             raise NotGreyPngError
         at = end + 4
 

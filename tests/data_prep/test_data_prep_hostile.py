@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from data_prep_tools import HEADER, ROOT, command, make_folder, quiet, row
-from PIL import Image
+from PIL import Image, ImageOps
 
 from data_prep import DataError, official_split, png, read_catalog, read_grey
 from data_prep.errors import MAX_ERROR_LENGTH, printable
+from data_prep.image_decoding import COLOUR_LOST, TRANSPARENCY_LOST, TURNED, decode
 from data_prep.readers.nih_labels import parse_label_file
 from gpumon import __main__ as gpumon_command
 from helpers import __main__ as rosetta_command
@@ -109,16 +110,34 @@ def test_good_images_with_odd_names_are_made(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 @pytest.mark.parametrize("ending", ["jpg", "png"])
-def test_pixels_come_as_they_are_stored(tmp_path: Path, mode: str, ending: str) -> None:
-    """docs/your-images.md: an orientation in EXIF is not applied."""
+@pytest.mark.parametrize("orientation", [1, 3, 5, 6, 8])
+def test_pixels_are_turned_upright(
+    tmp_path: Path, mode: str, ending: str, orientation: int
+) -> None:
     exif = Image.Exif()
-    exif[274] = 6  # turn by 90 degrees to look at it
+    exif[274] = orientation
     image = Image.fromarray(RAMP[:32]).convert(mode)
     image.save(tmp_path / f"turned.{ending}", exif=exif)
-    image.save(tmp_path / f"plain.{ending}")
-    turned = read_grey(tmp_path / f"turned.{ending}")
-    assert turned.shape == (32, 64)
-    assert np.array_equal(turned, read_grey(tmp_path / f"plain.{ending}"))
+    with Image.open(tmp_path / f"turned.{ending}") as saved:
+        upright = np.asarray(ImageOps.exif_transpose(saved).convert("L"))
+    notes: list[str] = []
+    data = (tmp_path / f"turned.{ending}").read_bytes()
+    assert np.array_equal(decode(data, "x", 1, notes)[..., 0], upright)
+    assert notes == ([] if orientation == 1 else [TURNED])
+
+
+def test_what_an_image_loses_is_noted() -> None:
+    colours = np.random.default_rng(0).integers(0, 255, (8, 8, 4), np.uint8)
+    grey = np.repeat(colours[..., :1], 3, axis=2)
+    for pixels, expected in {
+        "colour": (colours[..., :3], [COLOUR_LOST]),
+        "grey": (grey, []),
+        "both": (colours, [TRANSPARENCY_LOST, COLOUR_LOST]),
+    }.values():
+        buffer, notes = io.BytesIO(), list[str]()
+        Image.fromarray(pixels).save(buffer, "PNG")
+        decode(buffer.getvalue(), "x", 1, notes)
+        assert notes == expected
 
 
 @pytest.mark.parametrize("largest", [17_000, 65_535])
