@@ -7,7 +7,7 @@ numbers in arrays.
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from data_prep.errors import DataError
+from data_prep.groups import shared_groups
 from data_prep.split import PARTS, split_groups
 
 #: Labels of a finding that the reader of the image was unsure of, and of a finding without label.
@@ -214,14 +215,3 @@ def part_notes(classes: Sequence[str], targets: Mapping[str, np.ndarray]) -> lis
                     " add images, or split with another seed or other shares"
                 )
     return notes
-
-
-def shared_groups(
-    groups: Sequence[Hashable], parts: Mapping[str, np.ndarray]
-) -> dict[Hashable, list[str]]:
-    """Return each group that is in several parts, with these parts."""
-    where: dict[Hashable, list[str]] = defaultdict(list)
-    for part, images in parts.items():
-        for group in {groups[at] for at in images.tolist()}:
-            where[group].append(part)
-    return {group: names for group, names in where.items() if len(names) > 1}

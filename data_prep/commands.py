@@ -68,6 +68,8 @@ def resize(options: argparse.Namespace) -> int:
         options=_reader_options(options),
     )
     _print_passed_over(made["passed_over"])
+    for note in made["notes"]:
+        _print(f"note: {note}", file=sys.stderr)
     return _print_result(options.target, made)
 
 

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError
 from data_prep.files import map_in_processes
+from data_prep.image_decoding import note_levels
 from data_prep.manifest import Row, sha256_of
 from data_prep.prepared_folder import text_without_path
 from data_prep.readers import catalog_reader as sources
@@ -37,6 +38,8 @@ class ImageCheck(NamedTuple):
     pixels: bytes = b""
     """A hash of the pixels."""
     shape: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What reading it lost or changed; see `image_decoding.decode`."""
 
 
 def check_images(
@@ -76,15 +79,19 @@ def find_duplicates(checks: Iterable[ImageCheck]) -> list[list[str]]:
 
 
 def duplicates_to_exclude(
-    groups: Iterable[list[str]], patients: Mapping[str, Hashable]
+    groups: Iterable[list[str]],
+    patients: Mapping[str, Hashable],
+    labels: Mapping[str, object],
 ) -> dict[str, str]:
     """Return the images to exclude so that no image occurs under two patients, with reasons.
 
-    The first image of a group is kept, and all other images of the same patient.
+    The first image of a group is kept, and all other images of the same patient. Equal images with
+    different labels are all kept: only a person can say which label is right.
     """
     return {
         image: f"the same image as {first} of patient {patients[first]}"
         for first, *others in groups
+        if len({labels[image] for image in (first, *others)}) == 1
         for image in others
         if patients[image] != patients[first]
     }
@@ -93,14 +100,16 @@ def duplicates_to_exclude(
 def _check(job: Job, *, folder: str, kind: str, channels: int) -> ImageCheck:
     image, source, pixels, expected = job
     path = os.path.join(folder, source)  # noqa: PTH118 (speed)
+    notes: list[str] = []
     try:
         if pixels is None:
             data = sources.read_source(folder, kind, source)
-            pixels = sources.decode_source(data, kind, path, channels)
+            pixels = sources.decode_source(data, kind, path, channels, notes)
         else:
             data = pixels.tobytes()
     except DataError as error:
         return ImageCheck(image, problem=text_without_path(error, path))
     same = hashlib.blake2b(pixels.tobytes(), digest_size=16).digest()
     changed = bool(expected) and sha256_of(data) != expected
-    return ImageCheck(image, "", changed, same, pixels.shape)
+    note_levels(pixels, notes)
+    return ImageCheck(image, "", changed, same, pixels.shape, tuple(notes))

@@ -6,12 +6,13 @@ import io
 import os
 import re
 import warnings
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from PIL import Image, ImageOps, features
 
 from data_prep import dicom
-from data_prep.errors import DataError
+from data_prep.errors import DataError, count_text
 from data_prep.files import read_limited
 from data_prep.png import decode_grey_png
 
@@ -42,6 +43,9 @@ IMAGE_EXTENSIONS = (
 COLOUR_LOST = "colour became grey"
 TRANSPARENCY_LOST = "transparency was dropped"
 TURNED = "turned upright, as the EXIF orientation says"
+
+DARK = "less than a tenth of the levels is used"
+ONE_LEVEL = "all pixels are equal"
 
 #: The steps from the EXIF orientation of a JPEG to the upright image, as ImageOps.exif_transpose.
 TURNS = {
@@ -124,6 +128,21 @@ def decode(
     if channels == 1 and pixels.ndim == 3 and (pixels != pixels[..., :1]).any():
         notes.append(COLOUR_LOST)
     return to_channels(pixels, channels)
+
+
+def note_levels(pixels: np.ndarray, notes: list[str]) -> None:
+    """Add a note if the levels of an image, uint8, hardly differ."""
+    levels = int(pixels.max()) - int(pixels.min())
+    if levels < 26:
+        notes.append(DARK if levels else ONE_LEVEL)
+
+
+def note_texts(noted: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a line for each note of `decode`, with the number of its images and the first."""
+    return [
+        f"{count_text(images, 'image', 'images')}: {note}, the first: {min(images)}"
+        for note, images in sorted(noted.items())
+    ]
 
 
 def to_channels(pixels: np.ndarray, channels: int) -> np.ndarray:

@@ -335,4 +335,4 @@ def _resize_image(
     row, data, original = job
     if original is not None:
         write_atomic(original, data)
-    return write_resized(data, row, target, settings)
+    return write_resized(data, row, target, settings)[0]

@@ -26,7 +26,7 @@ from data_prep.files import (
     write_json,
 )
 from data_prep.folder_state import PREPARED_FILE, LabelFiles, read_prepared
-from data_prep.image_decoding import IMAGE_EXTENSIONS
+from data_prep.image_decoding import IMAGE_EXTENSIONS, note_levels
 from data_prep.manifest import MANIFEST, Row
 from data_prep.readers import catalog_reader
 
@@ -159,19 +159,23 @@ def finish_target(
 
 def write_resized(
     data: bytes, row: Row, target: str, settings: dict[str, Any], kind: str = "file"
-) -> Row:
+) -> tuple[Row, list[str]]:
     """Decode, resize and write one image; return its row, with a problem if it is unreadable.
 
-    `row` gives the names of the image and of the file to write, `kind` the type of the bytes.
+    `row` gives the names of the image and of the file to write, `kind` the type of the bytes. The
+    second result are the notes of `image_decoding.decode`.
     """
     row = row._replace(source_sha256=manifest.sha256_of(data))
+    notes: list[str] = []
     try:
-        pixels = catalog_reader.decode_source(data, kind, row.image, settings.get("channels", 1))
-        small = encode_image(pixels if pixels.shape[2] == 3 else pixels[..., 0], settings)
+        channels = settings.get("channels", 1)
+        pixels = catalog_reader.decode_source(data, kind, row.image, channels, notes)
+        note_levels(pixels, notes)
+        small = encode_image(pixels if channels == 3 else pixels[..., 0], settings)
     except DataError as error:
-        return reject_image(row, text_without_path(error, row.image), target)
+        return reject_image(row, text_without_path(error, row.image), target), []
     write_atomic(os.path.join(target, row.file), small)  # noqa: PTH118 (speed)
-    return row._replace(bytes=len(small), sha256=manifest.sha256_of(small))
+    return row._replace(bytes=len(small), sha256=manifest.sha256_of(small)), notes
 
 
 def reject_image(row: Row, problem: str, target: str) -> Row:

@@ -27,11 +27,11 @@ from data_prep.catalog import (
     count_by_part,
     part_notes,
     passed_over_text,
-    shared_groups,
     split_catalog,
 )
 from data_prep.errors import DataError, printable
 from data_prep.files import map_in_processes, write_atomic
+from data_prep.groups import shared_groups
 from data_prep.prepared_folder import text_without_path
 from data_prep.readers import catalog_reader as sources
 from data_prep.readers import load_catalog

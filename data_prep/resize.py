@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from data_prep import manifest
 from data_prep.errors import DataError, count_text
 from data_prep.files import exclusive_lock, map_in_processes, remove_temporary_files
 from data_prep.folder_state import read_prepared
+from data_prep.image_decoding import note_texts
 from data_prep.manifest import Row
 from data_prep.prepared_folder import (
     TOOL,
@@ -82,8 +84,8 @@ def resize_folder(
 
     Returns:
         The contents of `prepared.json`, with `written` and `skipped` (numbers of images),
-        `rejected` (names and reasons), `passed_over` (numbers of other files by ending) and
-        `seconds`.
+        `rejected` (names and reasons), `notes` (what the written images lost), `passed_over`
+        (numbers of other files by ending) and `seconds`.
 
     Raises:
         DataError: an argument is invalid, an image is missing, the disk is full, the target has
@@ -107,6 +109,7 @@ def resize_folder(
             remove_temporary_files(target / folder)
         rows = _reusable_rows(plan, target, before.rows, not before.complete, num_workers)
         todo = [row for row in plan.rows if row.image not in rows]
+        noted: dict[str, list[str]] = defaultdict(list)
         if todo:
             mark_incomplete(target, settings)
             work = partial(
@@ -127,7 +130,10 @@ def resize_folder(
             try:
                 with bar, manifest.appending(target, rows) as add:
                     for made in map_in_processes(work, todo, BATCH, num_workers):
-                        add(made)
+                        add(row for row, _ in made)
+                        for row, notes in made:
+                            for text in notes:
+                                noted[text].append(row.image)
                         bar.update(len(made))
             except OSError as error:
                 done = sum(not row.problem for row in rows.values())
@@ -144,6 +150,7 @@ def resize_folder(
         "written": sum(not rows[row.image].problem for row in todo),
         "skipped": len(result) - len(todo),
         "rejected": rejected_images(result),
+        "notes": note_texts(noted),
         "passed_over": dict(plan.passed_over),
         "seconds": time.monotonic() - started,
     }
@@ -192,8 +199,9 @@ def _reusable(
 
 def _resize_image(
     row: Row, *, source: Path, kind: str, target: Path, settings: dict[str, Any], strict: bool
-) -> Row:
+) -> tuple[Row, list[str]]:
     path = os.path.join(source, row.source)  # noqa: PTH118 (speed)
+    notes: list[str] = []
     with contextlib.suppress(OSError):  # the next line but one raises the error
         row = row._replace(source_state=sources.source_state(source, kind, row.source))
     try:
@@ -201,7 +209,7 @@ def _resize_image(
     except DataError as error:
         row = reject_image(row, text_without_path(error, path), os.fspath(target))
     else:
-        row = write_resized(data, row, os.fspath(target), settings, kind)
+        row, notes = write_resized(data, row, os.fspath(target), settings, kind)
     if strict and row.problem:
         raise DataError(f"{path}: {row.problem}")
-    return row
+    return row, notes

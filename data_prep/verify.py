@@ -30,7 +30,9 @@ from data_prep.folder_state import (
     read_excluded,
     read_prepared,
 )
+from data_prep.groups import describe_groups
 from data_prep.image_checks import ImageCheck, check_images, duplicates_to_exclude, find_duplicates
+from data_prep.image_decoding import ONE_LEVEL, note_texts
 from data_prep.manifest import MANIFEST, Row
 from data_prep.readers import labels_csv, load_catalog, nih
 from data_prep.readers.nih_labels import finding_counts, published_counts
@@ -79,9 +81,9 @@ def verify_folder(
     """Check a data folder, published or prepared.
 
     Problems are images that are missing, unreadable, changed or not in the label file, duplicates
-    in two parts of the split, a patient in two parts, and a single class. Notes are other
-    duplicates, classes or findings that a part lacks, and findings that are much more or less
-    frequent than in the NIH's data set.
+    in two parts of the split or with different labels, a patient in two parts, and a single class.
+    Notes are other duplicates, what reading the images lost, classes or findings that a part
+    lacks, and findings that are much more or less frequent than in the NIH's data set.
 
     Args:
         folder: the data folder.
@@ -126,7 +128,7 @@ def verify_folder(
         checks = check_images(present, array, rows, channels, num_workers, progress)
     same = find_duplicates(checks)
     if drop_duplicates:
-        exclude_images(folder, duplicates_to_exclude(same, _groups(found)))
+        exclude_images(folder, duplicates_to_exclude(same, _groups(found), _labels(found)))
         found = _catalog(folder, reader, options)
         kept = set(found.images)
         same = [images for group in same if len(images := [*filter(kept.__contains__, group)]) > 1]
@@ -151,6 +153,7 @@ def verify_folder(
             f"has only the class '{found.classes[0]}': give images of at least two classes"
         )
     splits = _splits(folder, found, seed, report, is_nih)
+    _report_groups(found, splits, report)
     wrong = [] if checks else wrong_sizes(folder, present.images, rows)
     _report_images(checks, wrong, report, resized=note is not None)
     _report_duplicates(same, found, splits, report)
@@ -212,6 +215,22 @@ def _groups(found: Catalog) -> dict[str, Hashable]:
     return dict(zip(found.images, found.groups or found.images, strict=True))
 
 
+def _labels(found: Catalog) -> dict[str, str]:
+    """Return the class, or the findings, of each image as a text."""
+    if found.task == "classes":
+        texts = [found.classes[label] for label in found.labels.tolist()]
+    else:
+        names = np.array(found.classes, dtype=object)
+        texts = [" and ".join(names[row == 1]) or "no finding" for row in found.labels]
+    return dict(zip(found.images, texts, strict=True))
+
+
+def _report_groups(found: Catalog, splits: Splits, report: Report) -> None:
+    for title, split in splits.items():
+        groups = describe_groups(found.groups, found.sources, split)
+        (report.problems if groups.is_leak else report.notes).append(f"{title}: {groups.text}")
+
+
 def _add_problem(report: Report, names: Sequence[str], what: str) -> None:
     if names:
         report.problems.append(
@@ -269,6 +288,13 @@ def _report_images(
     _add_problem(report, sorted(bad), "not readable")
     changed = sorted({check.image for check in checks if check.changed} | set(wrong_size))
     _add_problem(report, changed, f"not as {MANIFEST} describes")
+    noted: dict[str, list[str]] = defaultdict(list)
+    for check in checks:
+        for note in check.notes:
+            noted[note].append(check.image)
+    report.notes += note_texts(noted)
+    if checks and len(noted[ONE_LEVEL]) == len(checks):
+        report.problems.append("every image has only one level, so nothing can be learned")
     sizes: dict[tuple[int, ...], list[str]] = defaultdict(list)
     for check in checks:
         if not check.problem:
@@ -298,7 +324,17 @@ def _report_duplicates(
     report.notes.append(
         f"{count_text(same, 'image occurs', 'images occur')} more than once, the first: {first}"
     )
-    way_out = "'data-prep verify --drop-duplicates' keeps one copy and excludes the others"
+    labels = _labels(found)
+    if contradicting := [group for group in same if len({labels[image] for image in group}) > 1]:
+        one, *others = contradicting[0]
+        other = next(image for image in others if labels[image] != labels[one])
+        report.problems.append(
+            f"{count_text(contradicting, 'image occurs', 'images occur')} with different labels,"
+            f" the first: {one} ({labels[one]}) and {other} ({labels[other]}); keep the right one"
+        )
+    way_out = (
+        "'data-prep verify --drop-duplicates' keeps one copy where the labels are equal"
+    )
     for title, split in splits.items():
         part_of = {found.images[at]: part for part, rows in split.items() for at in rows.tolist()}
         leaks = [group for group in same if len({part_of[image] for image in group}) > 1]

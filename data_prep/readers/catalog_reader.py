@@ -129,10 +129,12 @@ def read_source(folder: str | os.PathLike[str], kind: str, place: str) -> bytes:
     return data
 
 
-def decode_source(data: bytes, kind: str, name: str, channels: int) -> np.ndarray:
+def decode_source(
+    data: bytes, kind: str, name: str, channels: int, notes: list[str] | None = None
+) -> np.ndarray:
     """Decode the bytes of a source to uint8 (height, width, channels); errors have `name`."""
     if kind != "record":
-        return decode(data, name, channels)
+        return decode(data, name, channels, notes)
     return to_channels(cifar10.images_of_planes(data)[0], channels)
 
 

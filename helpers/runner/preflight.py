@@ -60,11 +60,14 @@ def check(experiment: Experiment) -> None:
     # The largest global batch to fill.
     most = max(plan.runs, key=lambda state: state.nodes * state.devices)
     notes: dict[str, None] = {}  # seeds share most of them
+    groups: list[str] = []
     for seed in dict.fromkeys(state.seed for state in plan.runs):
         setup = _resolve(experiment, most, seed)
         images = image_data.load_data(setup)
         setup.recipe.steps(len(images.train))
+        groups.append(images.groups())
         notes |= dict.fromkeys(images.notes())
+    terminal.say(f"Images: {'; '.join(dict.fromkeys(groups))}.")
     for note in notes:
         terminal.say(f"note: {note}")
     image_data.check_images(setup.recipe.recipe, setup.data)

@@ -15,8 +15,10 @@ import data_prep
 from data_prep import folder_state
 from data_prep.catalog import part_notes
 from data_prep.files import read_json
+from data_prep.groups import describe_groups
 from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader, to_channels
+from data_prep.split import PARTS
 from helpers.errors import UserError
 from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, ScaledRecipe, custom_code
 from helpers.record import run_identity, tasks
@@ -73,6 +75,17 @@ class Data:
         """Which classes or findings cannot be learned or measured, because a part lacks them."""
         parts = {"train": self.train, "valid": self.valid, "test": self.test}
         return part_notes(self.classes, {name: self.targets(part) for name, part in parts.items()})
+
+    def groups(self) -> str:
+        """How many groups (patients) there are, and whether any is in two parts."""
+        parts = [self.train, self.valid, self.test]
+        ends = np.cumsum([0, *map(len, parts)])
+        at = {n: np.arange(ends[n], ends[n + 1]) for n in range(3)}
+        groups = [group for part in parts for group in part["group"]]
+        paths = [str(path) for part in parts for path in part["path"]]
+        known = isinstance(self.reader, CatalogReader) and self.reader.catalog.groups is not None
+        names = {name: at[n] for n, name in enumerate(PARTS)}
+        return describe_groups(groups if known else None, paths, names).text
 
     @property
     def labels(self) -> list[str]:

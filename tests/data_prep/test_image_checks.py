@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_prep_tools import command, digest, make_folder, the_line
+from data_prep_tools import command, digest, make_folder, row, the_line
+from PIL import Image
 
 from data_prep import (
+    FINDINGS,
     DataError,
     open_packed,
     pack_folder,
@@ -113,12 +115,20 @@ def leak(tmp_path: Path) -> Path:
     folder = make_folder(tmp_path / "leaky", patients=20)
     train, test = one_of_each(folder)
     shutil.copy(folder / "images" / train, folder / "images" / test)
+    table = folder / "Data_Entry_2017.csv"
+    findings = read_catalog(folder).set_index("image").loc[train, list(FINDINGS)]
+    names = "|".join(findings.index[findings == 1]) or "No Finding"
+    lines = [
+        row(test, names, patient=int(test[:8])) if line.startswith(test) else line
+        for line in table.read_text().splitlines()
+    ]
+    table.write_text("\n".join(lines) + "\n")
     return folder
 
 
 def test_a_picture_in_train_and_test_is_a_leak(tmp_path: Path) -> None:
     folder = leak(tmp_path)
-    train, test = one_of_each(folder)
+    train, test = one_of_each(tmp_path / "leaky")
     done = command("verify", folder)
     assert done.returncode == 1
     assert "PROBLEM: the split by seed 0 leaks: 1 image is in two parts" in done.stdout
@@ -128,9 +138,13 @@ def test_a_picture_in_train_and_test_is_a_leak(tmp_path: Path) -> None:
 
 def test_a_picture_twice_of_one_patient_is_none(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set")
+    table = folder / "Data_Entry_2017.csv"
+    lines = [line for line in table.read_text().splitlines() if "00000003_001" not in line]
+    same = next(line for line in lines if "00000003_000" in line).replace("_000.png", "_001.png")
+    table.write_text("\n".join([*lines, same]) + "\n")
     shutil.copy(folder / "images" / "00000003_000.png", folder / "images" / "00000003_001.png")
     report = verify_folder(folder, progress=False, drop_duplicates=True)
-    assert report.ok and "1 image occurs more than once" in report.notes[0]
+    assert report.ok and "1 image occurs more than once" in "\n".join(report.notes)
     assert not (folder / "left_out.csv").exists()
 
 
@@ -154,6 +168,40 @@ def test_leaks_are_dropped(tmp_path: Path) -> None:
         assert set(made["image"]) == images - {gone}
     (folder / "left_out.csv").unlink()
     assert set(read_catalog(folder)["image"]) == images
+
+
+def test_dropping_never_decides_between_labels(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    for name in ("benign", "malignant"):
+        for at in range(20):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            pixels = np.random.default_rng([at, len(name)]).integers(0, 256, (8, 8), np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{at}.png")
+    shutil.copy(folder / "benign" / "1.png", folder / "malignant" / "copy.png")
+    resize_folder(folder, tmp_path / "small", size=8, progress=False, reader="imagefolder")
+    said = "benign/1.png (benign) and malignant/copy.png (malignant)"
+    for place, *words in ((folder, "--reader", "imagefolder"), (tmp_path / "small",)):
+        done = command("verify", place, *words)
+        assert done.returncode == 1 and said in done.stdout
+    assert said in command("verify", tmp_path / "small", "--drop-duplicates").stdout
+    assert not (tmp_path / "small" / "left_out.csv").exists()
+
+
+@pytest.mark.parametrize(("parts", "code"), [(("train", "val", "test"), 1), (("train",), 0)])
+def test_patients_that_paths_name_are_said(
+    tmp_path: Path, parts: tuple[str, ...], code: int
+) -> None:
+    """In two published parts they are a problem; a split by seed separates nothing it knows of."""
+    for part in parts:
+        for at in range(24):
+            place = tmp_path / "in" / part / "ab"[at % 2] / f"patient{at:03d}_{part}.png"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            pixels = np.random.default_rng([at, len(part)]).integers(0, 256, (8, 8), np.uint8)
+            Image.fromarray(pixels).save(place)
+    done = command("verify", tmp_path / "in", "--reader", "imagefolder")
+    assert done.returncode == code
+    assert ("24 of them in two parts" in done.stdout) == bool(code)
+    assert "every image is its own group" in done.stdout
 
 
 def test_leaks_are_dropped_where_a_packed_folder_came_from(packed: Path) -> None:

@@ -63,10 +63,11 @@ def test_every_problem_is_found(tmp_path: Path) -> None:
     assert "1 image is not readable, the first: 00000003_000.png (cannot be read" in problems
     assert "named after another patient than the label file says" in problems
     assert "00000005_000.png (test) and 00000005_007.png (train)" in problems
-    assert len(report.problems) == 5
+    assert "occur with different labels" in problems
+    assert len(report.problems) == 6
     assert "2 images occur more than once" in "\n".join(report.notes)
     done = command("verify", folder)
-    assert done.returncode == 1 and "5 problems" in done.stdout
+    assert done.returncode == 1 and "6 problems" in done.stdout
 
 
 def test_one_size_after_resizing(tmp_path: Path) -> None:
