@@ -88,6 +88,7 @@ APART = (
 
 LATER = (
     "tests/power",
+    "tests/docs/test_adding_a_framework.py",
     "tests/environments/test_offline.py",
     "tests/kernels/test_nodes_jax.py",
     "tests/kernels/test_nodes_mxnet.py",
@@ -102,17 +103,8 @@ QUICK = ("tests/docs", "tests/training", "tests/fairness")
 # launchers; other files are named after theirs, behind "stand_in_" where they go through what a
 # framework does on GPUs, behind "nodes_" over several nodes, behind "planted_" with something in
 # the notebook that the fairness check has to notice.
-KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
-    (
-        "all_reduce",
-        "any_order",
-        "gpu_checks",
-        "hosts_network",
-        "limits",
-        "ranks",
-    ),
-    "pytorch",
-)
+OF_ANY = ("all_reduce", "hosts_network", "limits", "ranks")
+KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(OF_ANY, "pytorch")
 
 
 HUNG_SECONDS = 1200

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import records
 from ipython_shell import shell_fixture, write_notebook
 from runner_tools import images_fixture
 
@@ -14,18 +15,13 @@ from helpers import paths, record
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import ROWS, rank_info, replicas
 from helpers.frameworks.rank_info import Place
-from helpers.launch import exchange, this_notebook
+from helpers.launch import exchange, samplers, this_notebook
 from helpers.record import run_identity
 from helpers.results.comparison import Entry
 from helpers.run import Run
-from helpers.training import checkpoint, notebook_run, opening, parameters, reporting
+from helpers.training import checkpoint, launching, notebook_run, parameters, reporting
 
 __all__ = ["images_fixture", "shell_fixture"]
-
-
-def test_the_parameters_are_those_of_the_cell() -> None:
-    assert {"recipe", "devices", "seed"} <= set(opening.PARAMETERS)
-    assert not {"notebook", "nodes", "simulated_nodes"} & set(opening.PARAMETERS)
 
 
 @pytest.fixture(name="cell")
@@ -204,6 +200,25 @@ def test_a_parameter_that_was_changed_since_the_run_began_is_named(
     names["epochs"] = 4
     notebook_run.check_parameters(run)
     end(run)
+
+
+def test_a_training_that_begins_again_leaves_nothing_of_the_one_before(
+    cell: dict[str, Any], tmp_path: Path
+) -> None:
+    """Else a cell would show the result of an earlier training; a report waits for the new one."""
+    run = helpers.begin("pytorch", cell | said_to_be("N", tmp_path))
+    whole = records.make("PyTorch", 1)
+    for section in ("epochs", "training", "test", "files", "synthetic", "loader", "attribution"):
+        run.record.add(section, whole[section])
+    try:
+        launching.begin_training(run)
+        found = record.read(run.folder)
+        assert not found.keys() & {"epochs", "training", "test", "files", "loader", "attribution"}
+        with pytest.raises(UserError, match="run the training cell first"):
+            run.report()
+    finally:
+        samplers.stop(run.monitor)
+        end(run)
 
 
 def test_the_checkpoint_goes_only_once_the_record_is_whole(
