@@ -222,7 +222,7 @@ def suite_fixture(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(paths, "VENVS", tmp_path / "venvs")
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    cores = [cpu_cores.Core(0, (number,)) for number in range(16)]
+    cores = [(number,) for number in range(16)]
     monkeypatch.setattr(cpu_cores, "machine", lambda: cores)
     for name in WHOLE_END:  # which the statements below replace
         monkeypatch.setattr(run_experiment, name, None)

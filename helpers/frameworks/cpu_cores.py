@@ -1,22 +1,22 @@
 """Assign to each CPU device a fixed set of cores that no other device of the run uses.
 
 With a set of its own each, devices on one CPU are timed as GPUs are: a second device brings cores,
-and a single one leaves the others idle. A core is a physical one, with all its hardware threads;
-Linux describes both in text files under ``/sys/devices/system``.
+and a single one leaves the others idle. A core is a physical one, with all its hardware threads.
 
 A process that drives one device is pinned to the device's cores, a process that drives all devices
-to the cores of all. Linux then takes the memory that the process writes first from its NUMA node.
+to the cores of all.
 """
 
 import os
 import platform
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import psutil
 import threadpoolctl
 
 from data_prep.files import core_limit
@@ -38,12 +38,8 @@ FOR_LOADERS = 4
 """A device's cores per core that its loader workers get, where they have cores of their own."""
 
 
-@dataclass(frozen=True)
-class Core:
-    """A physical core: its NUMA node, and its hardware threads by the system's numbers."""
-
-    node: int
-    threads: tuple[int, ...]
+Core: TypeAlias = tuple[int, ...]
+"""A physical core: its hardware threads by the system's numbers."""
 
 
 @dataclass(frozen=True)
@@ -54,32 +50,25 @@ class CpuDevice:
     threads: int
     """That compute: one a physical core."""
     loader_cores: tuple[int, ...]
-    numa_node: int | None = None
-    """None where its cores are on several."""
 
     def as_record(self) -> dict[str, Any]:
         """An entry of the record's ``devices.cpus``."""
-        found = {"cores": self.cores, "threads": self.threads, "loader_cores": self.loader_cores}
-        return found | ({} if self.numa_node is None else {"numa_node": self.numa_node})
-
-
-def listed(text: str) -> set[int]:
-    """Logical cores as the kernel lists them: ``0-2,8`` is {0, 1, 2, 8}."""
-    found: set[int] = set()
-    for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
+        return asdict(self)
 
 
 def siblings(core: int, system: Path = SYSTEM) -> set[int]:
     """The other hardware threads of a logical core's core; empty where it has none."""
     path = system / f"cpu/cpu{core}/topology/thread_siblings_list"
-    return listed(path.read_text(encoding="ascii")) - {core} if path.exists() else set()
+    found: set[int] = set()
+    # As the kernel lists them: "0-2,8" is {0, 1, 2, 8}.
+    for part in path.read_text(encoding="ascii").split(",") if path.exists() else ():
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found - {core}
 
 
 def machine(usable: Collection[int] | None = None, system: Path = SYSTEM) -> list[Core]:
-    """The physical cores with threads that this process may use, in order of their NUMA nodes.
+    """The physical cores with threads that this process may use, in their order.
 
     As many as a control group or a Slurm job allows: of 1.5 CPUs one core.
 
@@ -88,23 +77,14 @@ def machine(usable: Collection[int] | None = None, system: Path = SYSTEM) -> lis
         system: what describes them.
     """
     allowed, most = _at_first() if usable is None else (frozenset(usable), len(usable))
-    nodes = {
-        core: int(path.parent.name.removeprefix("node"))
-        for path in system.glob("node/node[0-9]*/cpulist")
-        for core in listed(path.read_text(encoding="ascii"))
-    }
-    found = {
-        tuple(sorted(({core} | siblings(core, system)) & allowed)): nodes.get(core, 0)
-        for core in allowed
-    }
-    cores = sorted((Core(node, threads) for threads, node in found.items()), key=_order)
-    return cores[:most]
+    cores = {tuple(sorted(({core} | siblings(core, system)) & allowed)) for core in allowed}
+    return sorted(cores)[:most]
 
 
 def divided(
     count: int, each: int | None, place: str, cores: Sequence[Core]
 ) -> tuple[CpuDevice, ...]:
-    """The cores of ``count`` devices, none of them on two NUMA nodes where that can be avoided.
+    """The cores of ``count`` devices, each of neighbouring ones.
 
     Args:
         count: of devices.
@@ -117,19 +97,19 @@ def divided(
     """
     most = each_of(count, cores)
     if most == 0 or (each or most) > most:
-        fit = len(_sets(each or 1, cores))
+        fit = len(cores) // (each or 1)
         raise UserError(
             f"devices {count}: this process may use {_said(len(cores))}, which {_is(fit)} of "
             f"{_said(each or 1)}; give {fit} at most. With cores_per_device '{SHARED}' devices "
             "share all cores, and their times are not ranked"
         )
-    sets = _sets(each or most, cores)
-    return tuple(_device(own, place) for own in sets[:count])
+    own = each or most
+    return tuple(_device(cores[i * own : (i + 1) * own], place) for i in range(count))
 
 
 def each_of(count: int, cores: Sequence[Core]) -> int:
     """The most cores that each of ``count`` devices can have; 0 where there are too few."""
-    return next((n for n in range(len(cores) // count, 0, -1) if len(_sets(n, cores)) >= count), 0)
+    return len(cores) // count
 
 
 def confine(devices: Sequence[CpuDevice]) -> None:
@@ -157,25 +137,22 @@ def threads_of_a_device() -> int | None:
     return _Now.threads
 
 
-def processor(system: Path = SYSTEM, info: Path = INFO) -> dict[str, Any]:
-    """Threads of a core, the clock and the instruction sets, as the system describes its first."""
-    if not info.exists():  # not Linux
+def processor() -> dict[str, Any]:
+    """Threads of a core, the clock and the instruction sets of the first core."""
+    if not INFO.exists():  # not Linux
         return {}
-    found: dict[str, Any] = {"threads_per_core": 1 + len(siblings(min(_at_first()[0]), system))}
-    highest = system / "cpu/cpu0/cpufreq/cpuinfo_max_freq"  # in kHz
-    with suppress(OSError, ValueError):
-        found["clock_mhz"] = (
-            int(highest.read_text(encoding="ascii")) / 1000
-            if highest.exists()
-            else float(of_cpu("cpu MHz", info))
-        )
-    known = f"{of_cpu('flags', info)} {of_cpu('Features', info)}".split()  # of x86, and of ARM
-    return found | {"instruction_sets": [name for name in INSTRUCTION_SETS if name in known]}
+    clock = psutil.cpu_freq()
+    known = f"{of_cpu('flags')} {of_cpu('Features')}".split()  # of x86, and of ARM
+    return {
+        "threads_per_core": 1 + len(siblings(min(_at_first()[0]))),
+        **({"clock_mhz": clock.max or clock.current} if clock else {}),
+        "instruction_sets": [name for name in INSTRUCTION_SETS if name in known],
+    }
 
 
-def of_cpu(key: str, info: Path = INFO) -> str:
+def of_cpu(key: str) -> str:
     """What Linux says of the first core, such as ``model name``; elsewhere the general name."""
-    with suppress(OSError), info.open(encoding="utf-8") as lines:
+    with suppress(OSError), INFO.open(encoding="utf-8") as lines:
         for line in lines:
             if line.startswith(key):
                 return line.split(":", 1)[1].strip()
@@ -234,44 +211,24 @@ def _at_first() -> tuple[frozenset[int], int]:
     return allowed, max(1, int(min(core_limit(), len(allowed))))
 
 
-def _order(core: Core) -> tuple[int, tuple[int, ...]]:
-    return core.node, core.threads
-
-
-def _sets(each: int, cores: Sequence[Core]) -> list[list[Core]]:
-    """The sets of ``each`` cores that there are: within a NUMA node, or of whole nodes."""
-    nodes: dict[int, list[Core]] = {}
-    for core in cores:
-        nodes.setdefault(core.node, []).append(core)
-    if each > max(map(len, nodes.values())):
-        return [list(cores[i : i + each]) for i in range(0, len(cores) - each + 1, each)]
-    return [
-        own[i : i + each] for own in nodes.values() for i in range(0, len(own) - each + 1, each)
-    ]
-
-
 def _device(own: Sequence[Core], place: str) -> CpuDevice:
-    nodes = {core.node for core in own}
-    node = nodes.pop() if len(nodes) == 1 else None
     if place == ON_SIBLINGS:
-        siblings = [core.threads[1:] for core in own]
-        if not all(siblings):
+        if not all(core[1:] for core in own):
             raise UserError(
                 f"loader_cores '{ON_SIBLINGS}': these cores have one hardware thread each; give "
                 f"'{ON_DEVICE}' or '{ON_OWN}'"
             )
-        computing = [core.threads[:1] for core in own]
-        return CpuDevice(_flat(computing), len(own), _flat(siblings), node)
-    threads = [core.threads for core in own]
+        siblings = _flat(core[1:] for core in own)
+        return CpuDevice(_flat(core[:1] for core in own), len(own), siblings)
     if place == ON_DEVICE:
-        return CpuDevice(_flat(threads), len(own), _flat(threads), node)
+        return CpuDevice(_flat(own), len(own), _flat(own))
     if len(own) == 1:
         raise UserError(
             f"loader_cores '{ON_OWN}': each device has one core here, and it has to compute; give "
             f"'{ON_DEVICE}', or fewer devices"
         )
-    computing = threads[: len(own) - max(1, len(own) // FOR_LOADERS)]
-    return CpuDevice(_flat(computing), len(computing), _flat(threads[len(computing) :]), node)
+    count = len(own) - max(1, len(own) // FOR_LOADERS)
+    return CpuDevice(_flat(own[:count]), count, _flat(own[count:]))
 
 
 def _flat(threads: Iterable[Iterable[int]]) -> tuple[int, ...]:

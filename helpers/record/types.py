@@ -125,7 +125,6 @@ class CpuDevice(TypedDict):
     cores: Cores  # logical, without its loader's own; in no other device's list
     threads: Positive  # that compute: one for each physical core
     loader_cores: Cores  # where its loader's workers run
-    numa_node: NotRequired[Count]  # of all its cores; absent where they are on several
 
 
 class DeviceList(TypedDict):

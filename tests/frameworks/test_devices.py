@@ -31,7 +31,7 @@ def test_more_devices_that_share_cores_are_warned_of_and_many_more_refused(
 
 
 def with_cores(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    machine = [cpu_cores.Core(0, (number,)) for number in range(count)]
+    machine = [(number,) for number in range(count)]
     monkeypatch.setattr(cpu_cores, "machine", lambda: machine)
 
 

@@ -198,7 +198,7 @@ def test_every_number_of_devices_has_equally_many_cores_each(
     devices: list[int], asked: str, each: int | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So one device of two leaves half of the machine idle."""
-    machine = [cpu_cores.Core(0, (number,)) for number in range(8)]
+    machine = [(number,) for number in range(8)]
     monkeypatch.setattr(cpu_cores, "machine", lambda: machine)
     monkeypatch.setattr(device_helpers, "visible", list)
     plan = plans.make_plan(
@@ -211,7 +211,7 @@ def test_every_number_of_devices_has_equally_many_cores_each(
 
 
 def test_more_devices_than_cores_are_refused_on_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_cores, "machine", lambda: [cpu_cores.Core(0, (0,))])
+    monkeypatch.setattr(cpu_cores, "machine", lambda: [(0,)])
     monkeypatch.setattr(device_helpers, "visible", list)
     with pytest.raises(plans.ChoiceError, match=r"give 1 at most\. With cores_per_device 'shared'"):
         plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2])
@@ -221,7 +221,7 @@ def test_more_devices_than_cores_are_refused_on_one_node(monkeypatch: pytest.Mon
 
 def test_cores_of_a_device_are_given_for_several_nodes_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another node may have them, where this one has too few."""
-    monkeypatch.setattr(cpu_cores, "machine", lambda: [cpu_cores.Core(0, (0,))])
+    monkeypatch.setattr(cpu_cores, "machine", lambda: [(0,)])
     monkeypatch.setattr(device_helpers, "visible", list)
     chosen: dict[str, Any] = {"recipe": "demo", "frameworks": ["jax"], "nnodes": [2]}
     plan = plans.make_plan(**chosen, devices=[1, 2], cores_per_device="4")
