@@ -136,11 +136,12 @@ def parser() -> argparse.ArgumentParser:
         help="recognise the layout of a data set, and write its table.toml and a recipe",
         description="Recognise the layout of FOLDER: the NIH's ChestX-ray14, CheXpert, MIMIC-CXR,"
         " PadChest, RSNA, VinDr-CXR, HAM10000, ISIC, a folder per class, or a CSV file with a"
-        " column of image names and one of classes: the only other column, or one named class or"
-        " label. Write a recipe, and for a label file"
-        " table.toml, to FOLDER, and print the next commands. Existing files are never replaced.",
+        " column of image names and one of classes (the only other column, or one named class or"
+        " label) or columns of 0 and 1. Write a recipe, and for a label file table.toml, to FOLDER,"
+        " and print the next commands. Existing files are never replaced.",
     )
     init.add_argument("folder", metavar="FOLDER", help="recognise this folder")
+    init.text("--output", "FOLDER", "write the files to this folder (default: the data folder)")
     _add_folder_options(init)
     init.set_defaults(run=commands.init)
 

@@ -44,7 +44,7 @@ def generate(options: argparse.Namespace) -> int:
 def init(options: argparse.Namespace) -> int:
     from data_prep.init_folder import init_folder
 
-    for line in init_folder(options.folder, **_folder_options(options)):
+    for line in init_folder(options.folder, options.output, **_folder_options(options)):
         _print(line)
     return 0
 

@@ -12,6 +12,7 @@ from typing import Any
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError, count_text, printable
 from data_prep.files import write_atomic
+from data_prep.groups import patients_in_paths
 from data_prep.layouts import Recognised, image_files, recognise
 from data_prep.readers import load_catalog
 from data_prep.readers.column_mapping import MAPPING_FILE
@@ -36,30 +37,34 @@ task = "{task}"
 """
 
 
-def init_folder(folder: str | os.PathLike[str], **options: Any) -> list[str]:
+def init_folder(
+    folder: str | os.PathLike[str], output: str | os.PathLike[str] | None = None, **options: Any
+) -> list[str]:
     """Recognise the layout of a folder, write its mapping and recipe, and return what to print.
 
-    `options` are those of the reader `imagefolder`, which then reads the folder.
+    The two files are written to `output` (default: the folder). `options` are those of the reader
+    `imagefolder`, which then reads the folder.
 
     Raises `DataError`, before anything is written, if a file exists, if the layout is unknown or if
     the images and labels do not match.
     """
-    folder = Path(folder)
+    folder, to = Path(folder), Path(output or folder)
     for name in (MAPPING_FILE, RECIPE_FILE):
-        if os.path.lexists(folder / name):
-            raise DataError(f"{folder / name} exists: use it, or remove it and run again")
+        if os.path.lexists(to / name):
+            raise DataError(f"{to / name} exists: use it, or remove it and run again")
     recognised = recognise(folder, options)
     given = "".join(f" {word}" for word in _words(options))
     options |= {"table": recognised.mapping} if recognised.mapping else {}
     found, _ = load_catalog(recognised.reader, folder, **options)
     home = folder.resolve()
-    small = home.parent / f"{home.name}-264"
+    beside = home.parent if output is None else to.resolve()
+    small = beside / f"{home.name}-264"
     if not is_utf8(small.name):
         raise DataError(f"{folder}: a name that is not UTF-8; rename the folder")
     files = {
         RECIPE_FILE: RECIPE.format(
             reader=recognised.reader,
-            folder=_toml(f"../{small.name}"),
+            folder=_toml(small.name if output else f"../{small.name}"),
             colour="rgb" if recognised.rgb else "grayscale",
             task="multilabel" if found.task == "findings" else "multiclass",
         )
@@ -68,15 +73,24 @@ def init_folder(folder: str | os.PathLike[str], **options: Any) -> list[str]:
         lines = [f"{key} = {_toml(value)}\n" for key, value in recognised.mapping.items()]
         note = f"# {printable(recognised.layout)}; docs/table-toml.md explains the keys.\n"
         files = {MAPPING_FILE: note + "".join(lines)} | files
-    for name, text in files.items():
-        write_atomic(folder / name, text.encode())
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            write_atomic(to / name, text.encode())
+    except OSError as error:
+        raise DataError(
+            f"{to}: cannot be written ({error.strerror}); name another folder for"
+            f" {' and '.join(files)} with --output"
+        ) from None
+    if output is not None and recognised.mapping:
+        given += f" --table {shlex.quote(os.fspath(to / MAPPING_FILE))}"
     how = " --rgb --resize-mode center-crop" if recognised.rgb else ""
     source, target, recipe = (
-        shlex.quote(os.fspath(path)) for path in (folder, _relative(small), folder / RECIPE_FILE)
+        shlex.quote(os.fspath(path)) for path in (folder, _relative(small), to / RECIPE_FILE)
     )
     return [
         f"{folder}: {_assumed(folder, recognised, found)}",
-        f"wrote {' and '.join(files)} in {folder}; edit what does not fit",
+        f"wrote {' and '.join(files)} in {to}; edit what does not fit",
         "next, run:",
         f"  data-prep resize {source} {target} --reader {recognised.reader}{how}{given}",
         f"  rosetta run --recipe {recipe}",
@@ -99,7 +113,9 @@ def _assumed(folder: Path, recognised: Recognised, found: Catalog) -> str:
     kind = ("finding", "findings") if found.task == "findings" else ("class", "classes")
     names = ", ".join(found.classes[:20]) + (", ..." if len(found.classes) > 20 else "")
     groups = "every image is a group"
-    if found.groups is not None:
+    if found.groups is None and (named := patients_in_paths(found.sources)):
+        groups += f" although the paths name patients: add --group '{named[0]}' to the command"
+    elif found.groups is not None:
         groups = count_text(set(found.groups), "group (patient)", "groups (patients)")
     other = sum(1 for _ in image_files(folder)) - len(found) if recognised.mapping else 0
     unlisted = f", image files without a row: {other:,}" if other > 0 else ""

@@ -9,22 +9,28 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from data_prep.errors import DataError
+from data_prep.groups import patients_in_paths
 from data_prep.image_decoding import IMAGE_EXTENSIONS
 from data_prep.published_layouts import LAYOUTS, Layout
-from data_prep.readers import load_catalog
-from data_prep.readers.csv_rows import CsvRows
+from data_prep.readers import load_catalog, table
+from data_prep.readers.csv_file import CsvFile
 from data_prep.readers.nih_labels import LABEL_FILES
-from data_prep.readers.path_safety import UNSAFE_PATH, missing_prefix
+from data_prep.readers.path_safety import UNSAFE_PATH, bare_name, missing_prefix, near_file
 from data_prep.split import PARTS
 
 #: Label files are searched in the folder and one level below.
 LABEL_PATTERNS = ("*.csv", "*.csv.gz", "*/*.csv", "*/*.csv.gz")
+
+#: How columns of patients are called, without signs and in lower case.
+PATIENT_COLUMNS = {"patient", "patientid", "subject", "subjectid", "patientnumber", "lesionid"}
+
+#: Columns of 0 and 1 that are no findings.
+NO_FINDINGS = {"sex", "gender", "male", "female", "age", "fold", "split", "id", "index"}
 
 
 class Recognised(NamedTuple):
@@ -45,35 +51,42 @@ def recognise(folder: Path, options: Mapping[str, Any]) -> Recognised:
         raise DataError(f"{folder} is not a folder: name the folder with the images and labels")
     if options.keys() - {"links"}:
         return _class_folders(folder, options)
-    tables = _tables(folder)
+    tables, damaged = _tables(folder)
     if known := _published(folder, tables) or _table(folder, tables):
         return known
     try:
         return _class_folders(folder, options)
     except DataError as error:
-        reason = str(error).removeprefix(f"{folder}: ")
+        reasons = [_near_table(folder, tables), str(error).removeprefix(f"{folder}: "), *damaged]
         raise DataError(
-            f"{folder}: the layout is unknown ({reason}); put the images in a folder per class, or"
-            f" describe a CSV file in {folder / 'table.toml'} with lines such as {_example(tables)}"
-            " (see docs/table-toml.md)"
+            f"{folder}: the layout is unknown ({'; '.join(filter(None, reasons))}); put the images"
+            f" in a folder per class, or describe a CSV file in {folder / 'table.toml'} with lines"
+            f" such as {_example(tables)} (see docs/table-toml.md)"
         ) from None
 
 
-def _example(tables: Mapping[str, CsvRows]) -> str:
-    """Return the lines of a table.toml, with names of the first label file if there is one."""
+def _example(tables: Mapping[str, CsvFile]) -> str:
     for name, rows in tables.items():
-        image, label = (*rows.header, "label")[:2]
-        return f"file = '{name}', path = '{image}', class = '{label}'"
+        if len(rows.header) > 1:
+            return f"file = {name!r}, path = {rows.header[0]!r}, class = {rows.header[1]!r}"
     return "file = 'labels.csv', path = 'image', class = 'label'"
 
 
-def _tables(folder: Path) -> dict[str, CsvRows]:
-    found = {file for pattern in LABEL_PATTERNS for file in folder.glob(pattern)}
-    files = sorted(file for file in found if not file.name.startswith("."))
-    return {file.relative_to(folder).as_posix(): CsvRows(file) for file in files}
+def _tables(folder: Path) -> tuple[dict[str, CsvFile], list[str]]:
+    """Return the CSV files of a folder by name, and why others cannot be read."""
+    found: dict[str, CsvFile] = {}
+    damaged = []
+    for file in sorted(file for pattern in LABEL_PATTERNS for file in folder.glob(pattern)):
+        if file.name.startswith(".") or file.parent.name == "__MACOSX":
+            continue
+        try:
+            found[file.relative_to(folder).as_posix()] = CsvFile(file)
+        except DataError as error:
+            damaged.append(str(error))
+    return found, damaged
 
 
-def _published(folder: Path, tables: dict[str, CsvRows]) -> Recognised | None:
+def _published(folder: Path, tables: dict[str, CsvFile]) -> Recognised | None:
     if any((folder / name).is_file() for name in LABEL_FILES):
         return Recognised("the NIH's ChestX-ray14", "nih", {}, rgb=False)
     for layout in LAYOUTS:
@@ -84,31 +97,73 @@ def _published(folder: Path, tables: dict[str, CsvRows]) -> Recognised | None:
     return None
 
 
-def _table(folder: Path, tables: dict[str, CsvRows]) -> Recognised | None:
-    """Return the first CSV file one of whose columns names images, each once, and another a class.
+def _table(folder: Path, tables: dict[str, CsvFile]) -> Recognised | None:
+    """Return the first CSV file one of whose columns names images, each once, with labels.
 
-    The class is the only other column, or the one that is called so.
+    The class is the only other column, or the one that is called so. Otherwise the findings are the
+    columns of 1, 0, -1 and blank cells.
     """
     there = {text for _, name in image_files(folder) for text in (name, Path(name).stem)}
     for file, rows in tables.items():
-        columns: list[tuple[str, ...]] = []
-        with suppress(DataError):
-            columns = [*zip(*(row for block in rows.blocks() for row in block), strict=True)]
-        # A path comes before a number that happens to be the name of an image, too.
-        found = sorted(zip(rows.header, columns, strict=False), key=lambda each: -len(each[1][0]))
-        for column, texts in found:
-            named = {text.rpartition("/")[2] for text in texts}
-            if re.search("[{}:]", column) or not column or not named <= there:
+        for column in _possible_paths(rows):
+            texts = rows.column(column).str.replace("\\", "/", regex=False)
+            if not set(texts.str.rpartition("/")[2]) <= there or texts.duplicated().any():
                 continue
             others = [name for name in rows.header if name not in (column, "")]
             usual = [name for name in others if name.lower() in ("class", "label")]
-            if len({*texts}) < len(texts) or len(usual or others) != 1:
-                continue
-            label = (usual or others)[0]
-            mapping = {"file": file} | _paths(folder, rows, f"{{{column}}}", several=False)
-            what = f"{file} with classes in the column '{label}'"
-            return Recognised(what, "table", mapping | {"class": label}, rgb=True)
+            group = _group_keys(others, column, texts.tolist())
+            mapping = {"file": file} | _paths(folder, rows, f"{{{column}}}", several=False) | group
+            if len(usual or others) == 1:
+                label = (usual or others)[0]
+                what = f"{file} with classes in the column '{label}'"
+                return Recognised(what, "table", mapping | {"class": label}, rgb=True)
+            if findings := [name for name in others if _is_finding(rows, name)]:
+                what = f"{file} with a column per finding"
+                return Recognised(what, "table", mapping | {"findings": findings}, rgb=False)
     return None
+
+
+def _possible_paths(rows: CsvFile) -> list[str]:
+    """Return the columns that may name images, the longest texts first.
+
+    A path comes before a number that happens to be the name of an image, too.
+    """
+    if rows.table.empty:
+        return []
+    names = [name for name in rows.header if name and not re.search("[{}:]", name)]
+    names = [name for name in names if rows.header.count(name) == 1]
+    return sorted(names, key=lambda name: -len(rows.column(name).iloc[0]))
+
+
+def _group_keys(others: Sequence[str], column: str, paths: Sequence[str]) -> dict[str, str]:
+    """Return the keys of the patient: a column called so, or what all paths name."""
+    called = [name for name in others if re.sub("[^a-z]", "", name.lower()) in PATIENT_COLUMNS]
+    if called:
+        return {"group": called[0]}
+    named = patients_in_paths(paths)
+    return {} if named is None else {"group": column, "group_pattern": named[0]}
+
+
+def _is_finding(rows: CsvFile, name: str) -> bool:
+    if rows.header.count(name) > 1 or name.lower() in NO_FINDINGS:
+        return False
+    codes = {table.finding_code(text) for text in rows.column(name).unique()}
+    return None not in codes and 1 in codes and len(codes) > 1
+
+
+def _near_table(folder: Path, tables: Mapping[str, CsvFile]) -> str:
+    """Return what keeps a column from naming the images, such as lost zeros, or ""."""
+    names = sorted(name for _, name in image_files(folder))
+    bare = {bare_name(name) for name in names}
+    for file, rows in tables.items():
+        for column in _possible_paths(rows):
+            cells = rows.column(column)
+            if {bare_name(text) for text in cells} <= bare:
+                return (
+                    f"'{cells.iloc[0]}' in the column '{column}' of {file} is no image, but"
+                    f" {near_file(names, cells.iloc[0])}"
+                )
+    return ""
 
 
 def _class_folders(folder: Path, options: Mapping[str, Any]) -> Recognised:
@@ -130,7 +185,7 @@ def image_files(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _mapping(
-    folder: Path, layout: Layout, names: list[str], tables: dict[str, CsvRows]
+    folder: Path, layout: Layout, names: list[str], tables: dict[str, CsvFile]
 ) -> dict[str, Any]:
     """Return the keys of `table.toml`, with the paths of the images as they are on the disk."""
     first, labels = tables[names[0]], tables[names[0]]
@@ -165,10 +220,9 @@ def _by_part(folder: Path, names: list[str]) -> str | dict[str, str]:
     return parts
 
 
-def _paths(folder: Path, rows: CsvRows, pattern: str, several: bool) -> dict[str, str]:
+def _paths(folder: Path, rows: CsvFile, pattern: str, several: bool) -> dict[str, str]:
     """Return `path` and `remove_prefix` by which the image of the first row is found."""
-    row = next(rows.blocks(), [[]])[0]
-    path = rows.pattern(pattern)(row) if row else ""
+    path = "" if rows.table.empty else rows.pattern(pattern).iloc[0].replace("\\", "/")
     if UNSAFE_PATH.search(path) or os.path.isfile(folder / path):  # noqa: PTH113
         return {"path": pattern}
     if prefix := missing_prefix(folder, path):

@@ -45,7 +45,6 @@ LAYOUTS = (
             "path": "{ImageDir}/{ImageID}",
             "group": "PatientID",
             "labels": "Labels",
-            "label_format": "list",
             "findings": [
                 "alveolar pattern",
                 "atelectasis",

@@ -122,7 +122,7 @@ def _find_images(source: Path, target: Path, passed_over: Counter[str]) -> Itera
     starts = [os.fspath(source)]
     while starts:
         for place, folders, names in os.walk(starts.pop(0), onerror=_raise_unreadable):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            folders[:] = sorted(name for name in folders if not name.startswith((".", "__MACOSX")))
             if _folder_id(place) in seen:
                 folders.clear()
                 continue

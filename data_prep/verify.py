@@ -332,9 +332,7 @@ def _report_duplicates(
             f"{count_text(contradicting, 'image occurs', 'images occur')} with different labels,"
             f" the first: {one} ({labels[one]}) and {other} ({labels[other]}); keep the right one"
         )
-    way_out = (
-        "'data-prep verify --drop-duplicates' keeps one copy where the labels are equal"
-    )
+    way_out = "'data-prep verify --drop-duplicates' keeps one copy where the labels are equal"
     for title, split in splits.items():
         part_of = {found.images[at]: part for part, rows in split.items() for at in rows.tolist()}
         leaks = [group for group in same if len({part_of[image] for image in group}) > 1]

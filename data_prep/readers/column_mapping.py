@@ -42,7 +42,6 @@ class ColumnMapping(
 
     file: str | ByPart
     path: Text | ByPart
-    columns: Texts = ()
     remove_prefix: Text | None = None
     name: Text | None = None
     group: Text | None = None
@@ -52,17 +51,11 @@ class ColumnMapping(
     findings: Texts = ()
     labels: Text | None = None
     separator: Text = "|"
-    label_format: Literal["separated", "list"] = "separated"
     no_finding: Texts = ("No Finding",)
     handle_unknown: Literal["error", "ignore"] = "error"
     merge_rows: bool = False
     class_: Text | None = None
-    class_pattern: Text | None = None
     classes: Texts = ()
-    positive: Texts = ("1", "1.0")
-    negative: Texts = ("0", "0.0")
-    uncertain: Texts = ("-1", "-1.0")
-    missing: Texts = ("",)
 
     @property
     def files(self) -> Mapping[Any, str]:
@@ -90,19 +83,13 @@ class ColumnMapping(
             raise ValueError("'merge_rows' joins findings only; remove it, or give 'findings'")
         if self.labels and not self.findings:
             raise ValueError("'labels' needs 'findings', the names to learn, in their order")
-        for key in ("group_pattern", "class_pattern"):
-            try:
-                re.compile(getattr(self, key) or "")
-            except re.error as error:
-                raise ValueError(f"'{key}' is not a regular expression ({error})") from None
+        try:
+            re.compile(self.group_pattern or "")
+        except re.error as error:
+            raise ValueError(f"'group_pattern' is not a regular expression ({error})") from None
         for name in (*self.files.values(), *([self.join.file] if self.join else [])):
             if UNSAFE_PATH.search(name):
                 raise ValueError(f"'file' is {name!r}; a path within the folder is needed")
-        seen: dict[str, str] = {}
-        for key in ("positive", "negative", "uncertain", "missing"):
-            for text in getattr(self, key):
-                if seen.setdefault(text, key) != key:
-                    raise ValueError(f"{text!r} has two meanings; remove one")
 
 
 FIELDS = msgspec.structs.fields(ColumnMapping)
@@ -112,7 +99,6 @@ LIST_HINT = "a list of different texts is needed"
 HINTS = dict.fromkeys(LISTS, LIST_HINT) | {
     "path": f"a pattern, or one for each of {', '.join(PARTS)}, is needed",
     "file": f"a name, or one for each of {', '.join(PARTS)}, is needed",
-    "label_format": "use 'separated' or 'list'",
     "handle_unknown": "use 'error' or 'ignore'",
     "merge_rows": "use true or false",
 }

@@ -23,7 +23,7 @@ from data_prep.image_decoding import IMAGE_EXTENSIONS
 from data_prep.readers import imagenet_archive
 from data_prep.readers.class_folders import first_by_kind, leave_out, refuse_copies, refuse_kinds
 from data_prep.readers.imagenet_archive import ARCHIVE
-from data_prep.readers.path_safety import UNSAFE_PATH, check_link, follows_links
+from data_prep.readers.path_safety import UNSAFE_PATH, check_link, follows_links, same_form
 from data_prep.split import PARTS
 
 #: The parts by the names of their folders, in lower case.
@@ -101,10 +101,10 @@ def _folder_catalog(search: _Search, group: str | None) -> Catalog:
             raise DataError(
                 f"{folder / home}: contains no folder; it needs one per class (or {ARCHIVE}){fix}"
             )
-        classes = classes or [Path(place).name for place in places]
+        classes = classes or [same_form(Path(place).name) for place in places]
         kinds.append([])
         for place in places:
-            if (label := Path(place).name) not in classes:
+            if (label := same_form(Path(place).name)) not in classes:
                 raise DataError(
                     f"{folder / place}: a class without training images; the classes are"
                     f" {', '.join(classes[:20])}. If {name} has no folder per class,"
@@ -235,7 +235,7 @@ def _open(search: _Search, place: str, passed_over: Counter[str]) -> tuple[list[
             )
         with os.scandir(path) as entries:
             for entry in entries:
-                if entry.name.startswith("."):
+                if entry.name.startswith((".", "__MACOSX")):
                     continue
                 inner = f"{place}/{entry.name}".removeprefix("/")
                 if entry.name.lower().endswith(IMAGE_EXTENSIONS):

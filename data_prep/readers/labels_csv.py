@@ -25,7 +25,7 @@ from data_prep.folder_state import (
     open_array,
     read_prepared,
 )
-from data_prep.readers import column_mapping, table
+from data_prep.readers import column_mapping
 from data_prep.split import PARTS
 
 LABELS_FILE = "labels.csv"
@@ -40,6 +40,8 @@ def has_labels_csv(folder: Path) -> bool:
 
 def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
     """Return the catalogue of such a folder, and the pixels if it is packed."""
+    from data_prep.readers import table  # imports pandas
+
     array = None
     if is_packed(folder):
         array, packed = open_array(folder)

@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_prep.catalog import MISSING
 from data_prep.errors import DataError
 from data_prep.readers.column_mapping import ColumnMapping
-from data_prep.readers.csv_rows import CsvRows, read_csv_bytes, split_names, text_format
-from data_prep.readers.table_labels import TableLabels
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported where needed: pandas takes half a second
     import pandas as pd
+
+    from data_prep.readers.csv_file import CsvFile
 
 FINDINGS: tuple[str, ...] = (
     "Atelectasis",
@@ -87,30 +86,23 @@ def parse_label_file(file: str | os.PathLike[str]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = CsvRows(Path(file), split_header=True)
-    pick = rows.cells(NEEDED)
-    # One flat list: a hundred thousand small ones would keep the garbage collector busy for longer
-    # than all the parsing takes.
-    flat = [cell for block in rows.blocks() for row in block for cell in pick(row)]
-    if not flat:
-        raise DataError(f"{file}: no rows below the header")
-    columns = {name: flat[at :: len(NEEDED)] for at, name in enumerate(NEEDED)}
-    images = columns["Image Index"]
-    _check(rows, "Image Index", images, NAME_ONLY, "a bare file name, without folders")
-    if len(set(images)) != len(images):
-        seen: set[str] = set()
-        for at, name in enumerate(images):
-            if name in seen:
-                raise DataError(f"{rows.where(at)}: the image {name} is listed twice")
-            seen.add(name)
+    from data_prep.readers.csv_file import CsvFile
 
-    table: dict[str, object] = {"image": images}
+    rows = CsvFile(Path(file), split_header=True)
+    if rows.table.empty:
+        raise DataError(f"{file}: no rows below the header")
+    texts = {name: rows.column(name) for name in NEEDED}
+    images = texts["Image Index"]
+    _check(rows, "Image Index", NAME_ONLY, "a bare file name, without folders")
+    if (twice := images.duplicated()).any():
+        at = int(twice.to_numpy().argmax())
+        raise DataError(f"{rows.where(at)}: the image {images.iloc[at]} is listed twice")
+    columns: dict[str, object] = {"image": images}
     for column, name in (("patient", "Patient ID"), ("followup", "Follow-up #")):
-        texts = columns[name]
-        _check(rows, name, texts, WHOLE_NUMBER, "a whole number")
-        table[column] = np.array([int(re.split("[.,]", text)[0]) for text in texts], dtype=np.int64)
-    flags = _flags(rows, columns["Finding Labels"]).astype(np.uint8)
-    return pd.DataFrame(table | {name: flags[:, at] for at, name in enumerate(FINDINGS)})
+        _check(rows, name, WHOLE_NUMBER, "a whole number")
+        columns[column] = texts[name].str.extract("([0-9]+)", expand=False).astype(np.int64)
+    flags = _flags(rows)
+    return pd.DataFrame(columns | {name: flags[:, at] for at, name in enumerate(FINDINGS)})
 
 
 def label_files(file: Path, images: set[str]) -> dict[str, bytes | None]:
@@ -120,6 +112,8 @@ def label_files(file: Path, images: set[str]) -> dict[str, bytes | None]:
 
 def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
     """Return the bytes of a (checked) label file with only the unchanged rows of these images."""
+    from data_prep.readers.csv_file import read_csv_bytes, split_names, text_format
+
     file = Path(file)
     data = read_csv_bytes(file)
     encoding, separator = text_format(data)
@@ -142,23 +136,25 @@ def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
     return gzip.compress(data, mtime=0) if file.suffix == ".gz" else data
 
 
-def _check(rows: CsvRows, name: str, texts: list[str], form: re.Pattern[str], what: str) -> None:
-    # Texts repeat: check each text once, and find the row only if a text is bad.
-    bad = {text for text in set(texts) if form.fullmatch(text) is None}
-    if bad:
-        at, text = next((at, text) for at, text in enumerate(texts) if text in bad)
-        raise DataError(f"{rows.where(at)}: '{name}' is {text!r}, expected {what}")
+def _check(rows: CsvFile, name: str, form: re.Pattern[str], what: str) -> None:
+    texts = rows.column(name)
+    bad = ~texts.str.fullmatch(form)
+    rows.refuse(name, bad, lambda cell: f"'{name}' is {cell!r}, expected {what}", texts)
 
 
-def _flags(rows: CsvRows, cells: list[str]) -> np.ndarray:
-    """Return int8 (rows, 14) of 0 and 1."""
+def _flags(rows: CsvFile) -> np.ndarray:
+    """Return uint8 (rows, 14) of 0 and 1."""
+    from data_prep.readers import table
+
+    cells = rows.column("Finding Labels")
+    rows.refuse(
+        "Finding Labels", cells.str.strip() == "", lambda _: "empty; enter a finding", cells
+    )
     for spelling, name in SPELLINGS.items():
-        cells = [cell.replace(spelling, name) for cell in cells]
-    labels = TableLabels(MAPPING, f"the findings are {', '.join(FINDINGS)}")
-    flags = labels.values(labels.kinds(cells, lambda at, column: rows.where(at)))
-    if len(empty := np.flatnonzero(flags[:, 0] == MISSING)):
-        raise DataError(f"{rows.where(int(empty[0]))}: 'Finding Labels' is empty; enter a finding")
-    return flags
+        cells = cells.str.replace(spelling, name, regex=False)
+    rows.table[rows.header.index("Finding Labels")] = cells
+    found = table.named_findings(rows, MAPPING, f"the findings are {', '.join(FINDINGS)}")
+    return np.array(found.tolist(), dtype=np.uint8)
 
 
 @cache

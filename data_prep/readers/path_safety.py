@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from data_prep.errors import DataError
@@ -17,10 +18,6 @@ UNSAFE_PATH = re.compile(
 )
 
 
-#: Every unsafe path contains one of these texts (with each path on a line) or is not printable.
-SUSPICIOUS = ("./", ".\n", "//", "\n/", "/\n", "\n\n", ":", "\\")
-
-
 def is_utf8(text: str) -> bool:
     """Return whether a text can be encoded as UTF-8; a lone surrogate cannot."""
     try:
@@ -28,14 +25,6 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def any_suspicious(paths: Sequence[str]) -> bool:
-    """Return False if all paths are safe; True means that each path needs a check."""
-    text = "\n".join(["", *paths, ""])
-    if text.count("\n") != len(paths) + 1 or not text.replace("\n", "").isprintable():
-        return True
-    return any(sign in text for sign in SUSPICIOUS)
 
 
 def follows_links(links: str) -> bool:
@@ -53,38 +42,69 @@ def check_link(folder: Path, place: str, follow_links: bool) -> None:
         )
 
 
-def check_files_exist(
+def locate_files(
     folder: Path, paths: Sequence[str], listed_in: Path, follow_links: bool = False
-) -> None:
-    """Raise `DataError` if one of the (safe) paths is missing or leads out through a link.
+) -> list[str]:
+    """Return the (safe) paths as the disk spells them, whose Unicode form may differ.
 
-    Each folder is listed once, so a million files take seconds.
+    Raises `DataError` if one of them is missing or leads out through a link. Each folder is listed
+    once, so a million files take seconds.
     """
-    by_folder: dict[str, list[str]] = {}
+    listed: dict[str, dict[str, bool]] = {}
+    respelled: dict[str, dict[str, str]] = {}
+    found, missing = [], []
     for path in paths:
         place, _, name = path.rpartition("/")
-        by_folder.setdefault(place, []).append(name)
-    absent = 0
-    first = ""
-    for place, names in by_folder.items():
-        there = _list_folder(folder, place, follow_links)
-        for name in names:
-            if name not in there:
-                first = first or os.path.join(place, name)  # noqa: PTH118
-                absent += 1
-            elif there[name]:
-                check_link(folder, os.path.join(place, name), follow_links)  # noqa: PTH118
-    if absent:
+        if place not in listed:
+            listed[place] = _list_folder(folder, place, follow_links)
+        is_link = listed[place].get(name)
+        if is_link is None:
+            if place not in respelled:
+                respelled[place] = {same_form(other): other for other in listed[place]}
+            name = respelled[place].get(same_form(name), "")
+            if not name:
+                missing.append(path)
+                continue
+            path, is_link = f"{place}/{name}".lstrip("/"), listed[place][name]
+        if is_link:
+            check_link(folder, path, follow_links)
+        found.append(path)
+    if missing:
+        first = missing[0]
+        place, _, name = first.rpartition("/")
         raise DataError(
-            f"{folder}: {absent:,} of the {len(paths):,} images named in {listed_in.name} are"
-            f" missing, the first is {first}; {_missing_hint(folder, first)}"
+            f"{folder}: {len(missing):,} of the {len(paths):,} images named in {listed_in.name} are"
+            f" missing, the first is {first}; {_missing_hint(folder, first, listed[place])}"
         )
+    return found
 
 
-def _missing_hint(folder: Path, path: str) -> str:
+def same_form(text: str) -> str:
+    """Return a text in the Unicode form that most systems use; a Mac's disk has another."""
+    return unicodedata.normalize("NFC", text)
+
+
+def bare_name(name: str) -> str:
+    """Return what is left of a file's name without case, ending, leading zeros and `.0`."""
+    stem = re.sub(r"\.(?:0+|[a-z]{3,5})$", "", same_form(name).casefold())
+    return re.sub("(?<![0-9])0+(?=[0-9])", "", stem)
+
+
+def near_file(names: Iterable[str], missing: str) -> str:
+    """Return a text about a file whose name hardly differs from the missing name, or ""."""
+    bare = bare_name(missing)
+    near = next((name for name in sorted(names) if bare_name(name) == bare), None)
+    if near is None:
+        return ""
+    return f"'{near}' is there, whose name differs in ending, case, leading zeros or '.0'"
+
+
+def _missing_hint(folder: Path, path: str, names: Iterable[str]) -> str:
     if prefix := missing_prefix(folder, path):
         text = json.dumps(prefix, ensure_ascii=False)
         return f"its start is not there: add remove_prefix = {text} to the mapping"
+    if near := near_file(names, path.rpartition("/")[2]):
+        return f"{near}: fix the cells, or the path in the mapping, such as {{column}}.png"
     return "add them, or fix the path in the mapping ('*' stands for any folder)"
 
 

@@ -6,32 +6,30 @@ see docs/table-toml.md.
 
 from __future__ import annotations
 
-import itertools
+import ast
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from data_prep import dicom
-from data_prep.catalog import MISSING, NO_PART, Catalog
-from data_prep.errors import DataError
+from data_prep.catalog import MISSING, NO_PART, UNCERTAIN, Catalog
+from data_prep.errors import DataError, did_you_mean
 from data_prep.readers import column_mapping
-from data_prep.readers.column_mapping import ColumnMapping, Join
-from data_prep.readers.csv_rows import CsvRows, Row
+from data_prep.readers.column_mapping import ColumnMapping
+from data_prep.readers.csv_file import CsvFile
 from data_prep.readers.path_safety import (
     UNSAFE_PATH,
-    any_suspicious,
-    check_files_exist,
     follows_links,
+    locate_files,
     resolve_wildcards,
 )
-from data_prep.readers.table_labels import TableLabels
 from data_prep.split import PARTS
 
 #: The parts by the texts in a column of parts.
@@ -42,6 +40,14 @@ PART_NAMES = {name: at for at, name in enumerate(PARTS)} | {
     "validation": 1,
     "": NO_PART,
 }
+
+#: The labels by the texts in a column of a finding, in lower case and with a decimal point.
+CODES = (
+    dict.fromkeys(("1", "1.0", "true", "yes"), 1)
+    | dict.fromkeys(("0", "0.0", "false", "no"), 0)
+    | dict.fromkeys(("-1", "-1.0"), UNCERTAIN)
+    | dict.fromkeys(("", "nan"), MISSING)
+)
 
 
 def catalog(
@@ -59,168 +65,190 @@ def catalog(
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder: name the folder that contains the paths")
     given = column_mapping.read_mapping(folder, table)
-    labels = TableLabels(given)
-    second = None if given.join is None else _read_joined(folder, given.join)
-    found = _TableColumns()
-    for part, name in given.files.items():
-        rows = CsvRows(folder / name, columns=given.columns)
-        _read_file(rows, part, given, labels, second, found)
-    if not found.images:
+    found = pd.concat([_read_file(folder, part, given) for part in given.files], ignore_index=True)
+    if found.empty:
         raise DataError(
             f"{folder}: no rows below the header of {' or '.join(given.files.values())}"
         )
-    paths = found.paths if given.name else found.images
-    follow = follows_links(links)
+    paths, follow = found["path"].tolist(), follows_links(links)
+    last = folder / [*given.files.values()][-1]
     if any("*" in path for path in given.paths.values()):
         paths = resolve_wildcards(folder, paths, follow)
-    images = found.images if given.name else paths
-    last = folder / [*given.files.values()][-1]
-    parts = np.array(found.parts, dtype=np.int8) if found.parts else None
-    values = labels.values(found.kinds)
-    listed = Catalog(folder, images, paths, labels.names, values, found.groups or None, parts)
-    if len(set(images)) != len(images):
-        if not given.merge_rows:
-            raise DataError(
-                f"{last}: the image {_first_duplicate(images)} is listed twice; remove one row, or"
-                " join the findings with merge_rows = true in the mapping"
-            )
-        listed = _merge_rows(listed, last)
     if check_images:
-        check_files_exist(folder, listed.sources, last, follow)
+        paths = locate_files(folder, paths, last, follow)
+    images = found["name"].tolist() if given.name else paths
+    classes, values = _labels(found["label"], given)
+    listed = Catalog(
+        folder,
+        images,
+        paths,
+        classes,
+        values,
+        [sys.intern(group) for group in found["group"]] if "group" in found else None,
+        found["part"].to_numpy(np.int8) if "part" in found else None,
+    )
+    if len(set(images)) != len(images):
+        listed = _merge_rows(listed, last, given)
     if given.group == dicom.PATIENT_GROUP:
-        patients = dicom.patients(folder, listed.sources)
-        groups = _groups(patients, given, listed.sources.__getitem__)
-        listed = replace(listed, groups=groups)
+        patients = pd.Series(dicom.patients(folder, listed.sources), dtype=object)
+        where = listed.sources.__getitem__
+        listed = replace(listed, groups=_groups(patients, given, where).tolist())
     return listed
 
 
-def _merge_rows(listed: Catalog, where: Path) -> Catalog:
+def _read_file(folder: Path, part: str, given: ColumnMapping) -> pd.DataFrame:
+    """Return path, name, group, part and label of the rows of one file."""
+    file = CsvFile(folder / given.files[part])
+    if given.join is not None:
+        file.join(CsvFile(folder / given.join.file), given.join.on)
+    column = given.paths[part]
+    paths = file.pattern(column).str.replace("\\", "/", regex=False)
+    paths = paths.str.removeprefix(given.remove_prefix or "")
+    file.refuse(
+        column,
+        paths.str.contains(UNSAFE_PATH),
+        lambda cell: (
+            f"the path {cell!r} is not a safe path within the folder; fix it, or cut its start with"
+            " remove_prefix in the mapping"
+        ),
+        paths,
+    )
+    columns = {"path": paths, "label": _label_codes(file, given)}
+    if given.name is not None:
+        columns["name"] = file.pattern(given.name)
+    if given.group is not None and given.group != dicom.PATIENT_GROUP:
+        texts, of = file.pattern(given.group), given.group
+        columns["group"] = _groups(texts, given, lambda at: f"{file.where(at)}, column '{of}'")
+    if given.split is not None:
+        texts = file.pattern(given.split).str.strip().str.lower()
+        fix = f"is not a part; use {', '.join(PARTS)}"
+        file.refuse(given.split, ~texts.isin(PART_NAMES), lambda cell: f"{cell!r} {fix}", texts)
+        columns["part"] = texts.map(PART_NAMES)
+    elif part:
+        columns["part"] = pd.Series(PART_NAMES[part], index=paths.index)
+    return pd.DataFrame(columns)
+
+
+def _groups(texts: pd.Series, given: ColumnMapping, where: Callable[[int], str]) -> pd.Series:
+    groups = texts
+    if given.group_pattern:
+        finds = re.compile(given.group_pattern).search
+        groups = texts.map({text: (finds(text) or [""])[0] for text in texts.unique()})
+    if (empty := (groups == "").to_numpy()).any():
+        at = int(empty.argmax())
+        if given.group_pattern:
+            raise DataError(
+                f"{where(at)}: no '{given.group_pattern}' in {texts.iloc[at]!r}; fix group_pattern"
+            )
+        raise DataError(f"{where(at)}: empty; enter the group of the image")
+    return groups
+
+
+def _label_codes(file: CsvFile, given: ColumnMapping) -> pd.Series:
+    """Return the class of each row as a text, or its findings as a tuple of codes."""
+    if given.class_:
+        classes = file.column(given.class_)
+        if given.classes:  # as the mapping has them, or else without spaces
+            classes = classes.where(classes.isin(given.classes), classes.str.strip())
+            file.refuse(given.class_, ~classes.isin(given.classes), _no_class, classes)
+        else:
+            classes = classes.str.strip()
+            file.refuse(given.class_, classes == "", _no_class, classes)
+        return classes
+    if given.labels:
+        return named_findings(file, given)
+    codes = {}
+    for name in given.findings:
+        texts = file.column(name)
+        known = {text: finding_code(text) for text in texts.unique()}
+        file.refuse(name, texts.map(known).isna(), _no_code, texts)
+        codes[name] = texts.map(known).astype(np.int8)
+    return pd.Series([*zip(*codes.values(), strict=True)], index=file.table.index, dtype=object)
+
+
+def named_findings(file: CsvFile, given: ColumnMapping, advice: str = "") -> pd.Series:
+    """Return the codes of a column of names; `advice` ends the error of an unknown name."""
+    assert given.labels is not None
+    cells = file.column(given.labels)
+    known: dict[str, tuple[int, ...]] = {}
+    advice = advice or 'or set handle_unknown = "ignore"'
+    for cell in cells.unique():
+        try:
+            known[cell] = _names(cell, given, advice)
+        except ValueError as error:
+            at = int((cells == cell).to_numpy().argmax())
+            raise DataError(f"{file.where(at)}, column '{given.labels}': {error}") from None
+    return cells.map(known)
+
+
+def finding_code(cell: str) -> int | None:
+    """Return the label of a cell of a finding, or None if the cell is none."""
+    return CODES.get(cell.strip().lower().replace(",", "."))
+
+
+def _no_code(cell: str) -> str:
+    return f"{cell!r} is none of {', '.join(filter(None, CODES))}; fix the cell"
+
+
+def _no_class(cell: str) -> str:
+    return f"{cell!r} is not one of the classes; fix the cell, or the mapping's classes"
+
+
+def _names(cell: str, given: ColumnMapping, advice: str) -> tuple[int, ...]:
+    """Return the codes of the findings in a cell; ValueError for an unknown name."""
+    if not cell.strip():
+        return (MISSING,) * len(given.findings)
+    names = {name for name in _split(cell, given.separator) if name}
+    for name in sorted(names - set(given.findings) - set(given.no_finding)):
+        if given.handle_unknown == "error":
+            hint = did_you_mean(name, given.findings, advice)
+            raise ValueError(f"{name!r} is not one of the findings; {hint}")
+    if names & set(given.no_finding) and names & set(given.findings):
+        none = min(names & set(given.no_finding))
+        raise ValueError(f"{none!r} beside a finding; fix the row")
+    return tuple(int(finding in names) for finding in given.findings)
+
+
+def _split(cell: str, separator: str) -> list[str]:
+    """Return the names in a cell, also of a list in Python's notation, which is not executed."""
+    if not cell.strip().startswith("["):
+        return [name.strip() for name in cell.split(separator)]
+    try:
+        names = ast.literal_eval(cell.strip())
+        return [name.strip() for name in names]
+    except (ValueError, SyntaxError, AttributeError, MemoryError, RecursionError, TypeError):
+        raise ValueError(f"{cell!r} is not a list of names in quotes") from None
+
+
+def _labels(labels: pd.Series, given: ColumnMapping) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the classes or findings, and the labels in the form of a catalogue."""
+    codes, kinds = pd.factorize(labels)
+    if not given.class_:
+        return given.findings, np.array([*kinds], dtype=np.int8)[codes]
+    classes = given.classes or tuple(sorted(kinds))
+    place = {name: at for at, name in enumerate(classes)}
+    return classes, np.array([place[name] for name in kinds], dtype=np.int64)[codes]
+
+
+def _merge_rows(listed: Catalog, where: Path, given: ColumnMapping) -> Catalog:
     """Join the rows of each image: a finding gets the highest of its labels."""
-    first: dict[str, int] = {}
-    for at, image in enumerate(listed.images):
-        same = first.setdefault(image, at)
-        for values in (listed.sources, listed.groups, listed.parts):
-            if values is not None and values[same] != values[at]:
-                raise DataError(f"{where}: rows of {image} differ in path, group or part; fix one")
-    keep = np.array([*first.values()])
-    rows = np.searchsorted(keep, [first[image] for image in listed.images])
+    rows, names = pd.factorize(np.array(listed.images, dtype=object))
+    keep = np.unique(rows, return_index=True)[1]
+    if not given.merge_rows:
+        twice = names[np.bincount(rows).argmax()]
+        raise DataError(
+            f"{where}: the image {twice} is listed twice; remove one row, or join the findings with"
+            " merge_rows = true in the mapping"
+        )
+    first: Sequence[int] = keep[rows].tolist()
+    for values in (listed.sources, listed.groups, listed.parts):
+        if values is not None:
+            for at, same in enumerate(first):
+                if values[same] != values[at]:
+                    raise DataError(
+                        f"{where}: rows of {listed.images[at]} differ in path, group or part; fix"
+                        " one"
+                    )
     labels = np.full((len(keep), len(listed.classes)), MISSING, dtype=np.int8)
     np.maximum.at(labels, rows, listed.labels)
     return replace(listed.select(keep), labels=labels)
-
-
-@dataclass
-class _TableColumns:
-    images: list[str] = field(default_factory=list)
-    paths: list[str] = field(default_factory=list)
-    groups: list[str] = field(default_factory=list)
-    parts: list[int] = field(default_factory=list)
-    kinds: list[int] = field(default_factory=list)
-
-
-class _JoinedFile(NamedTuple):
-    on: tuple[str, ...]
-    columns: list[str]
-    rows: dict[Any, list[str]]
-
-
-def _read_joined(folder: Path, join: Join) -> _JoinedFile:
-    rows, on = CsvRows(folder / join.file), join.on
-    key, others = rows.cells(on), [at for at, name in enumerate(rows.header) if name not in on]
-    joined: dict[Any, list[str]] = {}
-    for row in itertools.chain.from_iterable(rows.blocks()):
-        if key(row) in joined:
-            raise DataError(f"{rows.where(len(joined))}: {key(row)} occurs twice; remove one row")
-        joined[key(row)] = [row[at] for at in others]
-    return _JoinedFile(on, [rows.header[at] for at in others], joined)
-
-
-def _read_file(
-    rows: CsvRows,
-    part: str,
-    given: ColumnMapping,
-    labels: TableLabels,
-    second: _JoinedFile | None,
-    found: _TableColumns,
-) -> None:
-    """Add the rows of one file to `found`, column by column."""
-    blocks = rows.blocks()
-    if second is not None:
-        blocks = _joined(blocks, rows.cells(second.on), second)
-        rows.header = rows.header + second.columns
-    path = given.paths[part]
-    path_of = rows.pattern(path)
-    name_of = rows.pattern(given.name) if given.name else None
-    group = None if given.group == dicom.PATIENT_GROUP else given.group
-    group_of = rows.pattern(group) if group else None
-    part_of = rows.pattern(given.split) if given.split else None
-    cells_of = rows.cells(labels.columns)
-    before = 0
-    for block in blocks:
-
-        def where(at: int, column: str, before: int = before) -> str:
-            return f"{rows.where(before + at)}, column '{column}'"
-
-        paths = [path_of(row).removeprefix(given.remove_prefix or "") for row in block]
-        if any_suspicious(paths):
-            _refuse_unsafe(paths, partial(where, column=path))
-        if name_of is not None:
-            found.paths += paths
-            paths = [name_of(row) for row in block]
-        found.images += paths
-        found.kinds += labels.kinds([cells_of(row) for row in block], where)
-        if group_of is not None:
-            texts = [group_of(row) for row in block]
-            found.groups += _groups(texts, given, partial(where, column=given.group or ""))
-        if part_of is not None:
-            texts = [part_of(row).strip().lower() for row in block]
-            found.parts += _parts(texts, partial(where, column=given.split or ""))
-        elif part:
-            found.parts += [PART_NAMES[part]] * len(block)
-        before += len(block)
-
-
-def _joined(
-    blocks: Iterator[list[Row]], key: Callable[[Row], Any], second: _JoinedFile
-) -> Iterator[list[Row]]:
-    blank = [""] * len(second.columns)
-    return ([row + second.rows.get(key(row), blank) for row in block] for block in blocks)
-
-
-def _refuse_unsafe(paths: list[str], where: Callable[[int], str]) -> None:
-    for at, path in enumerate(paths):
-        if UNSAFE_PATH.search(path):
-            raise DataError(
-                f"{where(at)}: the path {path!r} is not a safe path within the folder; fix it, or"
-                " cut its start with remove_prefix in the mapping"
-            )
-
-
-def _groups(texts: list[str], given: ColumnMapping, where: Callable[[int], str]) -> list[str]:
-    """Return the group of each image; images of a group share one text object."""
-    finds = re.compile(given.group_pattern).search if given.group_pattern else None
-    groups: dict[str, str] = {}
-    for text in set(texts):
-        found = finds(text) if finds else None
-        groups[text] = sys.intern(found[0] if found else "" if finds else text)
-    if not all(groups.values()):
-        at = next(at for at, text in enumerate(texts) if not groups[text])
-        if finds:
-            raise DataError(
-                f"{where(at)}: no '{given.group_pattern}' in {texts[at]!r}; fix group_pattern"
-            )
-        raise DataError(f"{where(at)}: empty; enter the group of the image")
-    return [groups[text] for text in texts]
-
-
-def _parts(texts: list[str], where: Callable[[int], str]) -> list[int]:
-    """Return the index in `PARTS` of each text, or `NO_PART`."""
-    if unknown := set(texts) - PART_NAMES.keys():
-        at = next(at for at, text in enumerate(texts) if text in unknown)
-        raise DataError(f"{where(at)}: {texts[at]!r} is not a part; use {', '.join(PARTS)}")
-    return [PART_NAMES[text] for text in texts]
-
-
-def _first_duplicate(images: list[str]) -> str:
-    seen: set[str] = set()
-    return next(name for name in images if name in seen or seen.add(name))  # type: ignore[func-returns-value]

@@ -66,7 +66,6 @@ PADCHEST_MAPPING = {
     "path": "{ImageDir}/{ImageID}",
     "group": "PatientID",
     "labels": "Labels",
-    "label_format": "list",
     "findings": ["nodule", "pleural effusion", "hernia's mass"],
     "no_finding": ["normal"],
     "handle_unknown": "ignore",
@@ -125,14 +124,37 @@ def test_one_column_of_classes(tmp_path: Path) -> None:
     assert ordered.classes == ("dog", "cat", "fox") and ordered.labels.tolist() == [0, 1, 0]
 
 
-def test_other_words_for_the_values(tmp_path: Path) -> None:
+def test_words_for_the_values(tmp_path: Path) -> None:
     mapping = {"file": "list.csv", "path": "p", "findings": ["x"]}
-    words = {"positive": ["yes"], "negative": ["no"], "uncertain": ["?"], "missing": ["", "n/a"]}
-    text = "p,x\na,yes\nb,no\nc,?\nd,n/a\ne, \n"
-    found = read(tmp_path, mapping | words, list_csv=text)
+    text = "p,x\na,Yes\nb,FALSE\nc,-1\nd,nan\ne, \n"
+    found = read(tmp_path, mapping, list_csv=text)
     assert found.labels[:, 0].tolist() == [1, 0, UNCERTAIN, MISSING, MISSING]
-    with pytest.raises(DataError, match=r"line 3, column 'x': 'no' is none of 1, 1\.0, yes"):
-        read(tmp_path, mapping | {"positive": ["1", "1.0", "yes"]}, list_csv=text)
+    with pytest.raises(DataError, match=r"line 3, column 'x': '\?' is none of 1, 1\.0, true"):
+        read(tmp_path, mapping, list_csv="p,x\na,1\nb,?\n")
+
+
+@pytest.mark.parametrize(
+    ("cell", "file", "is_found"),
+    [
+        ("in\\a.png", "a.png", True),
+        ("in/\u00dcb.png", "U\u0308b.png", True),
+        ("in/7", "007.png", False),
+        ("in/7.0", "7.png", False),
+        ("in/A.png", "a.PNG", False),
+        ("in/a.png", "a.jpg", False),
+    ],
+)
+def test_a_file_that_is_there_by_another_name(
+    tmp_path: Path, cell: str, file: str, is_found: bool
+) -> None:
+    picture(tmp_path / "in" / file)
+    (tmp_path / "list.csv").write_text(f"p,x\n{cell},1\n", encoding="utf-8")
+    mapping = {"file": "list.csv", "path": "p", "findings": ["x"]}
+    if is_found:
+        assert open_reader("table", tmp_path, table=mapping).read(0).shape == (4, 4, 3)
+        return
+    with pytest.raises(DataError, match=f"'{file}' is there, whose name differs in ending, case"):
+        open_reader("table", tmp_path, table=mapping)
 
 
 def test_every_image_is_looked_for(tmp_path: Path) -> None:
@@ -266,3 +288,14 @@ def test_the_rows_of_an_image_are_joined(tmp_path: Path) -> None:
     mapping = {"file": "list.csv", "path": "id", "class": "name", "merge_rows": True}
     with pytest.raises(DataError, match="'merge_rows' joins findings only"):
         read(tmp_path, mapping, list_csv=text)
+
+
+def test_a_path_for_each_part(tmp_path: Path) -> None:
+    files = {"train": "a.csv", "test": "b.csv"}
+    for part in ("a", "b"):
+        picture(tmp_path / "set" / part / "1.png")
+        (tmp_path / "set" / f"{part}.csv").write_text("id,c\n1,x\n")
+    mapping = {"file": files, "path": {"train": "a/{id}.png", "test": "b/{id}.png"}, "class": "c"}
+    assert table.catalog(tmp_path / "set", mapping).images == ["a/1.png", "b/1.png"]
+    with pytest.raises(DataError, match="'path' and 'file' differ in their parts"):
+        table.catalog(tmp_path / "set", mapping | {"path": {"train": "a/{id}.png"}})

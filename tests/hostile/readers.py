@@ -133,7 +133,7 @@ CASES = [
     Case("table-column-twice", table("Path,Who,Mass,Mass\na.png,1,1,0\n"), "two columns.*'Mass'"),
     Case("mapping-no-toml", told("file = list.csv\n"), r"table.toml: cannot be read.*line 1"),
     Case("mapping-unknown", told(MAPPING + 'grupe = "x"\n'), "line 5: 'grupe' is unknown; did"),
-    Case("list-call", names("__import__('os')", 'label_format = "list"\n'), "not a list of"),
+    Case("list-call", names("[__import__('os')]", ""), "not a list of"),
     Case("classes-none", classes("a.png"), "contains no folder"),
     Case(
         "classes-link-out",
