@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from data_prep.arguments import Version, parser
+from data_prep.command_line import Version, parser
 from data_prep.errors import BROKEN_PIPE_EXIT_CODE, DataError, printable
 
 __all__ = ["Version", "main"]

@@ -30,11 +30,11 @@ ROLE = re.compile(r":\w+:`")
 
 def commands() -> str:
     """All commands with their subcommands, options and defaults."""
-    from data_prep import arguments
+    from data_prep import command_line
     from gpumon import __main__ as gpumon_command
     from helpers import __main__ as rosetta_command
 
-    parsers = (rosetta_command.build()[0], arguments.parser(), gpumon_command.parser())
+    parsers = (rosetta_command.build()[0], command_line.parser(), gpumon_command.parser())
     return "\n".join(part for parser in parsers for part in _of_parser(parser, 2))
 
 

@@ -24,7 +24,7 @@ resizing, packing, verifying, the manifest, the split by groups and resuming the
     nih            the NIH's label file and images/
     table          any CSV, with a mapping of its columns in table.toml
     imagefolder    a folder per class; ImageNet's official tar of tars
-    cifar10        CIFAR-10's binary and python versions
+    cifar10        CIFAR-10's binary version
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from helpers.training.image_readers import OWN
 REAL = {"nih": "nih-{}", "cifar10": "cifar10", "imagefolder": "imagenet-{}"}
 """Where the real images of a reader are looked for under data/, by their size."""
 
-CIFAR10 = (*cifar10.META_FILES, *filter(None, cifar10.FOLDERS), *cifar10.ARCHIVES)
+CIFAR10 = (cifar10.META_FILE, cifar10.FOLDER, cifar10.ARCHIVE)
 """One of these is in a folder with CIFAR-10; of generated ones the first comes last."""
 
 UNSIZED = 64

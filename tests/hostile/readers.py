@@ -1,8 +1,6 @@
-"""Tables, class folders, archives and pickles made to do harm, or that are not what they say."""
+"""Tables, class folders and archives made to do harm, or that are not what they say."""
 
 import io
-import os
-import pickle
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -78,29 +76,6 @@ def inner(image: bytes, end: bytes = END) -> Callable[[Path], list[str]]:
     return lay
 
 
-class Call:
-    """Calls when it is unpickled."""
-
-    def __init__(self, *call: object) -> None:
-        self.call = call
-
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return self.call[0], self.call[1:]
-
-
-def cifar(**files: bytes) -> Callable[[Path], list[str]]:
-    """The python version of CIFAR-10, of which these files are others."""
-    meta = pickle.dumps({"label_names": ["a", "b"]}, 2)
-    sound = {"batches.meta": meta, "data_batch_1": b"", "test_batch": b""}
-
-    def lay(folder: Path) -> list[str]:
-        for name, data in (sound | files).items():
-            (folder / name).write_bytes(data)
-        return ["data-prep", "stats", str(folder), "--reader", "cifar10"]
-
-    return lay
-
-
 def binary(batch: bytes, meta: bytes = b"a\nb\n") -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         (folder / "batches.meta.txt").write_bytes(meta)
@@ -123,13 +98,10 @@ def packed(*members: tuple[str, bytes]) -> Callable[[Path], list[str]]:
     return lay
 
 
-SPOILT = "data_batch_1"
-RAN = "the-planted-call-ran"
-
 CASES = [
     Case("table-climbing", row("../a.png,1,0"), r"line 3, column 'Path'.*not a safe path within"),
     Case("table-link-out", link_out, "a link that leads out"),
-    Case("table-odd-value", row("b.png,1,yes"), "line 3, column 'Mass': 'yes' is none of 1, 1"),
+    Case("table-odd-value", row("b.png,1,maybe"), "line 3, column 'Mass': 'maybe' is none of"),
     Case("table-column-twice", table("Path,Who,Mass,Mass\na.png,1,1,0\n"), "two columns.*'Mass'"),
     Case("mapping-no-toml", told("file = list.csv\n"), r"table.toml: cannot be read.*line 1"),
     Case("mapping-unknown", told(MAPPING + 'grupe = "x"\n'), "line 5: 'grupe' is unknown; did"),
@@ -147,16 +119,6 @@ CASES = [
         "a link, a device",
     ),
     Case("tars-inner-cut", inner(member("x.JPEG"), end=b""), "damaged or cut short"),
-    Case(
-        "cifar-planted-call",
-        cifar(**{SPOILT: pickle.dumps({"data": Call(os.system, f"touch {RAN}")}, 2)}),
-        r"names (posix|nt).system.*nothing was run",
-    ),
-    Case(
-        "cifar-old-call",
-        cifar(**{SPOILT: b"(S'touch " + RAN.encode() + b"'\nios\nsystem\n."}),
-        "opcode (STRING|INST) at byte",
-    ),
     Case("cifar-half-an-image", binary(bytes(3000)), "not a multiple of 3073"),
     Case("cifar-tar-climbing", packed(("../data_batch_1.bin", b"")), "points outside the folder"),
     Case("reader-unknown", lambda f: ["data-prep", "stats", str(f), "--reader", "nhi"], "'nih'"),

@@ -7,7 +7,7 @@ import reference_pages
 
 import data_prep
 import gpumon
-from data_prep import arguments
+from data_prep import command_line
 from gpumon import __main__ as gpumon_command
 from helpers import __main__ as rosetta_command
 from helpers import paths
@@ -23,7 +23,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
 
 def test_every_command_and_option_is_listed() -> None:
     page = reference_pages.commands()
-    tops = (rosetta_command.build()[0], arguments.parser(), gpumon_command.parser())
+    tops = (rosetta_command.build()[0], command_line.parser(), gpumon_command.parser())
     every = [parser for top in tops for parser in parsers(top)]
     assert len(every) > 20
     for parser in every:
