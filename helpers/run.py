@@ -109,7 +109,7 @@ class Run(RunState):
     def launch(self, main: Callable[[int, int], Any]) -> Any:
         """Call ``main(rank, world)`` in one new process per device, as torchrun does.
 
-        The processes have torchrun's environment variables. Under torchrun, mpiexec or srun, the
+        The processes have torchrun's environment variables. Under torchrun or mpiexec, the
         call runs ``main`` in the process that is there. What the processes print appears here, line
         by line.
 

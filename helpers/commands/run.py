@@ -8,7 +8,7 @@ from helpers.commands.parser import Commands, Parser, command, listed, number
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
 from helpers.recipe import file_of
-from helpers.runner import experiments, hangs, plans, rank_watch, run_experiment, sweep_file
+from helpers.runner import experiments, hangs, plans, run_experiment, sweep_file
 
 CHOICES = [field.name for field in fields(plans.Choices)]
 """Options that choose what is run."""
@@ -127,9 +127,9 @@ def _add_devices(parser: Parser) -> None:
     )
     group.add_argument(
         "--launcher",
-        metavar="NAME",
-        help="start the processes of several nodes with mpiexec, mpiexec:HOST,HOST,..., srun or "
-        "torchrun (default: srun in a Slurm job, else mpiexec)",
+        metavar="mpiexec:HOST,...",
+        help="name the machines of several nodes (default: the nodes of a Slurm job, else this "
+        "machine)",
     )
     group.add_argument(
         "--cores-per-device",
@@ -218,7 +218,7 @@ def _add_experiment(parser: Parser) -> None:
         default=hangs.MINUTES,
         metavar="MINUTES",
         help="end a run that has taken no step and printed nothing for MINUTES; 0 never ends a run "
-        f"(default: {hangs.MINUTES:g}; at most {rank_watch.HANG_MINUTES:g} in runs with ranks)",
+        f"(default: {hangs.MINUTES:g})",
     )
     group.add_argument(
         "--dry-run",

@@ -11,13 +11,12 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 VARIABLE = "ROSETTA_RANKS"
-"""Environment variable with the folder of the run's ranks; no process is a rank without it."""
+"""Environment variable with the folder of the run, which all that its ranks start inherit."""
 
 SLURM_NODE = "SLURMD_NODENAME"
 """Environment variable in which Slurm says what it calls this node."""
@@ -45,8 +44,8 @@ class Place:
     """The network interface of each rank."""
     port: int
     """The first host's port, where the ranks meet (``MASTER_PORT``)."""
-    folder: Path
-    """The folder of the run's ranks, on the filesystem that all hosts share."""
+    gather: Callable[[Any], list[Any]] = field(default=lambda value: [value], hash=False)
+    """Gives each rank the values of all, in their order; all call it."""
     about: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """What the record's section ``cluster`` says of launcher, hosts and network."""
 
@@ -86,7 +85,6 @@ class Place:
             "MASTER_PORT": str(self.port),
             "GLOO_SOCKET_IFNAME": self.interfaces[self.rank],
             "NCCL_SOCKET_IFNAME": self.interfaces[self.rank],
-            "FI_TCP_IFACE": self.interfaces[self.rank],
         }
 
 

@@ -1,41 +1,26 @@
-"""Exchange values between the ranks of a run through files, without a framework's collectives.
+"""Exchange values between the ranks of a run, outside a framework's collectives.
 
 Every rank runs the same notebook, so all make the same calls of this module in the same order.
 They wait here without a device: a rank may download or compile for longer than a collective's
 timeout. With one process there is nothing to wait for.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from typing import TypeVar
 
 import numpy as np
 
-from helpers import network
 from helpers.errors import LoaderError
 from helpers.frameworks import rank_info
-from helpers.launch import json_values, run_files
 
 Value = TypeVar("Value")
-
-_numbers = count()
 
 
 def exchange(value: Value) -> list[Value]:
     """Every rank's value, in their order, in each of them."""
     here = rank_info.here()
-    if here is None:
-        return [value]
-    name = f"call-{next(_numbers)}"
-    own = {"value": json_values.encode(value)}  # None is no file yet
-    run_files.write(here.folder / f"{name}-{here.rank}", own)
-    found = run_files.wait_for_all(here.folder, name, here.ranks)
-    return [
-        value if rank == here.rank else json_values.decode(said["value"])
-        for rank, said in enumerate(found)
-    ]
+    return [value] if here is None else here.gather(value)
 
 
 def of_first(value: Value) -> Value:
@@ -68,13 +53,3 @@ def first_rank_first() -> Iterator[None]:
     yield
     if here is not None and here.rank == 0:
         exchange(None)
-
-
-def renew_port() -> None:
-    """A port of its own for each process group of PyTorch.
-
-    Its store outlives the group that it was made for, by an unknown time. A second group at the
-    same port could find the addresses of the first there.
-    """
-    if rank_info.here() is not None:
-        os.environ["MASTER_PORT"] = str(of_first(network.free_port()))

@@ -1,101 +1,91 @@
 """Find the earliest cause that ended a run of several ranks, and report it in one line.
 
-One rank fails, and all others fail after it, for a connection that was closed. Each rank writes
-down its own error at once, and the process above it the signal that killed it. The files' times are
-those of the one filesystem, whatever the hosts' clocks say.
+One rank fails, and all others fail after it, for a connection that was closed. Each rank tells its
+error in a line of what it prints, with the time; of a rank that was killed the launcher tells it.
 """
 
+from __future__ import annotations
+
+import json
+import os
+import re
 import signal
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from helpers.errors import Plain
-from helpers.launch import run_files
+from helpers.errors import FOR_USERS, Plain
 
-TOGETHER = 2e9
-"""Nanoseconds in which one rank's death and the others' errors are distinguished by kind."""
-OUT_OF_MEMORY = 9
+MARK = "@rank "
+"""What a line begins with that a rank tells the runner; JSON follows."""
+LONGEST = 1000
+"""Characters of an error's line: a longer one might not arrive whole."""
+SIGNALS = ("ILL", "ABRT", "BUS", "FPE", "KILL", "SEGV", "TERM")
+"""Those that end a process; mpiexec prints a signal's number as it prints an exit code."""
+_DIED = re.compile(r"PID (\d+) RUNNING AT (\S+)\n=   EXIT CODE: (\d+)")
+"""What mpiexec prints of the first process that has died."""
 
 
 class RankError(Plain, RuntimeError):
     """A rank failed; the message is the earliest cause, in one line.
 
-    ``ename`` and ``evalue`` are type and message of the error of a cell; empty where a rank died.
+    ``ename`` is the type of the error of a cell; empty where a rank died.
     """
 
-    def __init__(self, said: str, ename: str = "", evalue: str = "") -> None:
+    def __init__(self, said: str, ename: str = "") -> None:
         super().__init__(said)
-        self.ename, self.evalue = ename, evalue
+        self.ename = ename
 
 
-def earliest(folder: Path) -> RankError | None:
+def tell(**what: Any) -> None:
+    """Tell the runner something in a line among all that is printed."""
+    os.write(2, f"\n{MARK}{json.dumps(what)}\n".encode())
+
+
+def tell_why(rank: int, host: str, error: BaseException | str) -> None:
+    """Tell the runner why this rank ends: a user's mistake is every rank's alike."""
+    if isinstance(error, FOR_USERS):
+        said, kind = str(error), type(error).__name__
+    else:
+        kind = "" if isinstance(error, str) else type(error).__name__
+        said = f"rank {rank} on {host}: " + (f"{kind}: {error}" if kind else str(error))
+    line = (said.strip().splitlines() or [kind])[0].rstrip(": ")[:LONGEST]
+    tell(rank=rank, error=line, ename=kind, time=time.time())
+
+
+def heard(line: str) -> dict[str, Any] | None:
+    """What a rank tells by a printed line; None if it only prints."""
+    if not line.startswith(MARK):
+        return None
+    try:
+        found: dict[str, Any] = json.loads(line.removeprefix(MARK))
+    except ValueError:
+        return None
+    return found
+
+
+def earliest(told: Sequence[Mapping[str, Any]], printed: str) -> RankError | None:
     """The first thing that went wrong on any rank: ``rank 3 on node2: ValueError: ...``.
 
-    What a user can put right is every rank's alike, and so rank 0 says it for all.
+    Args:
+        told: by the ranks.
+        printed: by the launcher at its end, among other lines. It names the first process that has
+            died; the errors of others follow from that.
     """
-    found = []
-    for kind in ("error", "died"):
-        for path in folder.glob(f"{kind}-*"):
-            said = run_files.read(path)
-            if said is not None:
-                found.append((path.stat().st_mtime_ns, kind, said))
-    if not found:
-        return None
-    first = min(time for time, _, _ in found)
-    own = {said["rank"]: said for _, kind, said in found if kind == "error"}
-    # A rank that was killed wrote nothing itself, and others may have been quicker to notice than
-    # the process above it was to write. One that has aborted may be among those that noticed: JAX
-    # aborts a process whose partner is gone.
-    soon = [
-        (time, kind, said)
-        for time, kind, said in found
-        if time - first < TOGETHER and kind == "died" and said["rank"] not in own
-        if said["status"] < 0 and said["status"] != -signal.SIGABRT
-    ]
-    _, kind, said = min(soon or found, key=lambda each: (each[0], each[1] == "died"))
-    if kind == "died":
-        return RankError(f"{named(said)}: {died(said['status'])}")
-    of_all = own.get(0, {})
-    if said["for users"] and of_all.get("ename") == said["ename"]:
-        return RankError(of_all["said"], of_all["ename"], of_all["evalue"])
-    return RankError(f"{named(said)}: {said['said']}", said["ename"], said["evalue"])
+    errors = {said["rank"]: said for said in told if "error" in said}
+    if died := _DIED.search(printed):
+        process, host, number = int(died[1]), died[2], int(died[3])
+        joined = (said for said in told if said.get("process") == process)
+        victim = next(joined, {"rank": "of unknown number", "host": host})
+        if victim["rank"] not in errors:
+            return RankError(f"rank {victim['rank']} on {victim['host']}: {_how(number)}")
+    first = min(errors.values(), key=lambda said: float(said["time"]), default=None)
+    return None if first is None else RankError(first["error"], first["ename"])
 
 
-def died(status: int) -> str:
-    """How a rank ended that could not say it itself."""
-    if status == 0:
-        return "ended before its notebook did (exit code 0)"
-    if status > 0:
-        return f"ended with exit code {status}"
-    memory = "; out of memory?" if -status == OUT_OF_MEMORY else ""
-    return f"killed (signal {-status}{memory})"
-
-
-def named(joined: Mapping[str, Any]) -> str:
-    """``rank 3 on node2``."""
-    return f"rank {joined['rank']} on {joined['host']}"
-
-
-def where(
-    states: Mapping[int, Mapping[str, Any]], hosts: Sequence[str], done: Collection[int]
-) -> str:
-    """Where each rank is, of those that hang: ``rank 3 on node2 in read, png.py:7 after 16 steps``.
-
-    ``states`` are those of each rank that said so, ``done`` the ranks that have come to the
-    notebook's end.
-    """
-    found: dict[str, list[int]] = {}
-    for rank in range(len(hosts)):
-        state = states.get(rank)
-        at = f"in {state['where']} after {state['steps']} steps" if state else "not heard of"
-        found.setdefault("at the end" if rank in done else at, []).append(rank)
-    return "; ".join(f"{_several(ranks, hosts)} {at}" for at, ranks in found.items())
-
-
-def _several(ranks: Sequence[int], hosts: Sequence[str]) -> str:
-    if len(ranks) == 1:
-        return f"rank {ranks[0]} on {hosts[ranks[0]]}"
-    if list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
-        return f"ranks {ranks[0]} to {ranks[-1]}"
-    return f"ranks {', '.join(map(str, ranks))}"
+def _how(number: int) -> str:
+    if number == signal.SIGKILL:
+        return "killed (signal 9; out of memory?)"
+    if number in [getattr(signal, f"SIG{name}") for name in SIGNALS]:
+        return f"killed (signal {number})"
+    return f"ended with exit code {number}"

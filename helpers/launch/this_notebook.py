@@ -19,6 +19,8 @@ VS_CODE = "__vsc_ipynb_file__"
 PARAMETERS = "parameters"
 """The tag of the cell whose values the runner replaces."""
 SUFFIX = ".ipynb"
+EXECUTED = f"notebook{SUFFIX}"
+"""A run's own copy of its notebook, in its folder, with what the cells have shown."""
 ALIKE = 0.8
 """How alike two names are of which one is a slip of the keyboard: ``epoch`` and ``epochs`` 0.9."""
 

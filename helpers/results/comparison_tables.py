@@ -8,7 +8,7 @@ from pathlib import Path
 
 from helpers import record
 from helpers.fairness.check_results import EXPECTED
-from helpers.launch import run_files
+from helpers.launch import this_notebook
 from helpers.results import by_class, learning_curves
 from helpers.results.best import orders
 from helpers.results.comparability import failed, variants
@@ -117,7 +117,7 @@ def _evidence(entries: Sequence[Entry]) -> Cell:
     """Links to each run's executed notebook and record; of repeats by their variants."""
     links: list[tuple[str, Path]] = []
     for entry in entries:
-        notebook, content = entry.folder / run_files.NOTEBOOK, entry.folder / record.FILE
+        notebook, content = entry.folder / this_notebook.EXECUTED, entry.folder / record.FILE
         name = entry.variant if len(entries) > 1 else ""
         if notebook.exists():
             links += [(name or "notebook", notebook), ("record", content)]

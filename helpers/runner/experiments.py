@@ -14,7 +14,7 @@ from typing import Any, cast
 from data_prep.errors import printable
 from helpers import paths, record
 from helpers.errors import UserError, naming
-from helpers.launch import processes, run_files
+from helpers.launch import processes, this_notebook
 from helpers.record import Record
 from helpers.runner import journal, kernel_processes, locks, plans
 from helpers.runner.plans import Plan, RunState
@@ -112,7 +112,7 @@ class Experiment:
 
     def is_whole(self, state: RunState) -> bool:
         """Whether the run's notebook reached its end and its record is finished."""
-        ended = _has_ended(self.folder / state.folder / run_files.NOTEBOOK)
+        ended = _has_ended(self.folder / state.folder / this_notebook.EXECUTED)
         return ended and self.is_finished(replace(state, state="finished"))
 
     def short_record(self, state: RunState) -> Record:

@@ -1,37 +1,44 @@
 """Run a notebook in several processes, its ranks, on one machine or on several.
 
-A cluster's launcher starts the ranks (``helpers.launch.launchers``), and each rank runs the whole
-notebook (``helpers.launch.rank``). This module waits for them (``helpers.runner.rank_watch``) and
-shows the progress of rank 0.
+``mpiexec`` starts the ranks (``helpers.launch.launchers``), and ends all when one dies. Each runs
+the whole notebook (``python -m helpers.launch``). This module waits for them, shows the progress of
+rank 0, and finds the earliest cause of a failure in what the ranks tell.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from helpers import paths
 from helpers.frameworks import Row, original, rank_info, row_of, temporary_files
-from helpers.launch import environment_variables, launchers, run_files, this_notebook
+from helpers.launch import environment_variables, failures, launchers, this_notebook
 from helpers.launch.failures import RankError
 from helpers.launch.launchers import Launcher
-from helpers.launch.run_files import ALIVE, END, NOTEBOOK
 from helpers.runner import hangs, kernel_processes, notebook_links, shutdown
-from helpers.runner.rank_watch import LOG, Watch
 
-JOIN_SECONDS = 120.0
-"""The time in which all ranks have to join."""
+LOG = "ranks.log"
+"""The file in the run's folder with the output of the launcher and the ranks."""
+CLOSING_SECONDS = 10.0
+"""The time for all ranks to end once one has failed, or all have come to the notebook's end."""
 POLITE_SECONDS = 5.0
-"""The time for the ranks' parent processes to end them, before the launcher is killed."""
+"""The time for the launcher to end its ranks, before it is killed."""
 LOOK_SECONDS = 0.05
+LAST_LINES = 1000
+"""Of what is printed, so many are searched for what the launcher says at its end."""
 _PORT_TAKEN = re.compile("EADDRINUSE|address already in use|failed to (bind|add port)", re.I)
 _MODULE = re.compile(r"^from helpers\.frameworks import (\w+) as framework$", re.M)
 
@@ -72,14 +79,14 @@ def order(notebook: str, kernel: str, launcher: str, nodes: int, devices: int, k
     ``launcher`` is as ``launchers.choose`` takes it.
     """
     row = _row_of(notebook, kernel)
-    chosen = launchers.choose(launcher, nodes, mpi=bool(row and row.ranks_only))
+    chosen = launchers.choose(launcher, nodes)
     each = devices if row and row.rank_a_device else 1
     return Order(chosen, each, devices, kind, row.module if row else "")
 
 
 def check(order: Order, kernel: str) -> None:
     """Check that an environment has the launcher of the ranks."""
-    order.launcher.command([kernel_processes.start_of(kernel)[0]], order.ranks_a_node)
+    order.launcher.command(Path(kernel_processes.start_of(kernel)[0]), order.ranks_a_node)
 
 
 def execute(
@@ -133,7 +140,6 @@ def run(
     reached: Callable[[int], None] = lambda cell: None,
     heard: Callable[[str, bool], None] = lambda line, moving: None,
     stall_minutes: float = 0.0,
-    join_seconds: float = JOIN_SECONDS,
 ) -> None:
     """Run a notebook in all ranks, until each has come to its end.
 
@@ -145,47 +151,100 @@ def run(
         environment: variables in addition to those that reach a kernel.
         reached: called with the number of each cell that rank 0 comes to.
         stall_minutes: without any progress, after which they are ended; 0: never.
-        join_seconds: in which all have to be in.
 
     Raises:
-        RankError: one failed, hung or died; the message is the earliest cause.
+        RankError: one failed or died; the message is the earliest cause.
+        hangs.Stalled: they made no progress for ``stall_minutes``.
         OSError: a file of the run cannot be written.
     """
-    command = order.launcher.command([str(python)], order.ranks_a_node)
-    folder = run_files.make_folder(target.parent)
-    try:
-        (folder / NOTEBOOK).write_text(notebook, encoding="utf-8")
-        _say_what(folder, order, python)
-        with temporary_files.own("rosetta-") as own, (target.parent / LOG).open("ab") as log:
-            variables = environment_variables.for_a_kernel(os.environ) | dict(environment)
-            variables |= {"TMPDIR": own, rank_info.VARIABLE: str(folder)}
+    command = order.launcher.command(python, order.ranks_a_node)
+    about = {
+        "nodes": order.launcher.nodes,
+        "virtual": order.launcher.virtual,
+        "interface": order.launcher.interface,
+        "devices": order.devices,
+        "kind": order.kind,
+        "framework": order.framework,
+    }
+    command += [str(python), "-m", "helpers.launch", str(target), json.dumps(about)]
+    if shutil.which("setpriv"):  # the launcher, and so its ranks, end with this process
+        command = ["setpriv", "--pdeathsig", "TERM", *command]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(notebook, encoding="utf-8")
+    told: list[dict[str, Any]] = []
+    printed: deque[str] = deque(maxlen=LAST_LINES)
+    with temporary_files.own("rosetta-") as own:
+        variables = environment_variables.for_a_kernel(os.environ) | dict(environment)
+        variables |= {"TMPDIR": own, rank_info.VARIABLE: str(target.parent)}
+        with shutdown.held():
+            process = subprocess.Popen(
+                command,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=_for(order.launcher, variables),
+                text=True,
+                errors="replace",
+                start_new_session=True,  # Ctrl-C is the runner's alone
+            )
+        listening = Thread(target=_listen, args=(process, target.parent / LOG, told, printed))
+        watch = hangs.Watch(target.parent, stall_minutes, partial(_end, process), heard)
+
+        def at_cell(cell: int) -> None:
+            watch.hear()
+            reached(cell)
+
+        try:
+            listening.start()
+            with watch:
+                _wait(process, told, order.ranks, at_cell)
+        finally:
             with shutdown.held():
-                process = subprocess.Popen(
-                    [*command, "-m", "helpers.launch.rank", str(folder)],
-                    cwd=cwd,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=_for(order.launcher, variables),
-                    start_new_session=True,  # Ctrl-C is the runner's alone
-                )
-            about = folder, order.launcher.name, order.ranks
-            watch = Watch(*about, process, stall_minutes, join_seconds)
-            hearing = hangs.Watch(target.parent, 0, lambda: None, heard)
-            try:
-                with watch.alive(), hearing:
-                    last = None
-                    while watch.may_continue():
-                        if (cell := run_files.read(folder / "cell-0")) != last:
-                            last = cell
-                            hearing.hear()
-                            reached(cell)
-                        time.sleep(LOOK_SECONDS)
-            finally:
-                with shutdown.held():
-                    _end(folder, process)
-    finally:
-        run_files.remove(folder)
+                _end(process)
+                listening.join(POLITE_SECONDS)
+    if watch.error:
+        raise watch.error
+    if sum("done" in said for said in told) < order.ranks:
+        raise failures.earliest(told, "".join(printed)) or RankError(
+            f"mpiexec ended with exit code {process.returncode}: see {target.parent / LOG}"
+        )
+
+
+def _listen(
+    process: subprocess.Popen[str], log: Path, told: list[dict[str, Any]], printed: deque[str]
+) -> None:
+    """Keep what the ranks tell, and write what they and the launcher print into the log."""
+    assert process.stdout is not None
+    with log.open("ab", buffering=0) as file:
+        for line in process.stdout:
+            if said := failures.heard(line):
+                told.append(said)
+            elif line != "\n":
+                printed.append(line)
+                with suppress(OSError):  # the disk is full: what the ranks tell counts
+                    file.write(line.encode())
+
+
+def _wait(
+    process: subprocess.Popen[str],
+    told: list[dict[str, Any]],
+    ranks: int,
+    reached: Callable[[int], None],
+) -> None:
+    """Wait until all have ended; where one has failed, or all are done, not for long."""
+    ended, seen = None, 0
+    while process.poll() is None:
+        for said in told[seen:]:
+            seen += 1
+            if said["rank"] == 0 and "cell" in said:
+                reached(said["cell"])
+        failed = any("error" in said for said in told)
+        if failed or sum("done" in said for said in told) == ranks:
+            ended = ended or time.monotonic()
+            if time.monotonic() - ended > CLOSING_SECONDS:
+                return
+        time.sleep(LOOK_SECONDS)
 
 
 def lost_their_port(failure: Exception) -> bool:
@@ -193,44 +252,25 @@ def lost_their_port(failure: Exception) -> bool:
     return isinstance(failure, RankError) and bool(_PORT_TAKEN.search(str(failure)))
 
 
-def _say_what(folder: Path, order: Order, python: Path) -> None:
-    launcher = order.launcher
-    about = {
-        "rank in": launchers.RANK_IN[launcher.name],
-        "launcher": {"launcher": launcher.name, "launcher_version": launcher.version(python)},
-        "ranks": order.ranks,
-        "nodes": launcher.nodes,
-        "virtual": launcher.virtual,
-        "interface": launcher.interface,
-        "devices": order.devices,
-        "kind": order.kind,
-        "framework": order.framework,
-    }
-    run_files.write(folder / "order", about)
-    run_files.write(folder / ALIVE, 0)
-
-
 def _for(launcher: Launcher, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of the launcher's process."""
-    # Variables with PET_ are torchrun's options, which could contradict the command's.
-    found = {name: value for name, value in environment.items() if not name.startswith("PET_")}
+    found = dict(environment)
     if launcher.virtual:  # these variables lead to other hosts
         found = {name: value for name, value in found.items() if not name.startswith("HYDRA_")}
     elif "-" in found.get("CUDA_VISIBLE_DEVICES", ""):
         del found["CUDA_VISIBLE_DEVICES"]  # names of this machine's GPUs
-    if launcher.name == "mpiexec":  # hands this node's name on to ranks on others
-        found.pop(rank_info.SLURM_NODE, None)
-    return found
+    found.pop(rank_info.SLURM_NODE, None)  # mpiexec would hand it on to ranks on other nodes
+    if launcher.interface:
+        found["FI_TCP_IFACE"] = launcher.interface
+    # Hydra's srun, which starts a process for each node, would bind all ranks of it to one core.
+    return found | {"SLURM_CPU_BIND": "none"}
 
 
-def _end(folder: Path, process: subprocess.Popen[bytes]) -> None:
-    """End the ranks, their launcher and all that they started; harmless when they have ended."""
-    with suppress(OSError):
-        (folder / END).touch(mode=0o600)
-    for number in (None, signal.SIGTERM, signal.SIGKILL):
-        if number is not None:
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the launcher and its ranks; harmless when they have ended."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(POLITE_SECONDS)
-            return
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(POLITE_SECONDS)

@@ -24,7 +24,7 @@ from typing import Any
 from helpers import paths, terminal
 from helpers.errors import GO_ON, UnsupportedError, UserError, refusal
 from helpers.frameworks import devices, installed
-from helpers.launch import run_files
+from helpers.launch import this_notebook
 from helpers.runner import (
     experiments,
     hangs,
@@ -249,7 +249,7 @@ def _execute(
             execute = partial(kernel_processes.execute, settled=settled)
         execute(
             paths.NOTEBOOKS / f"{state.notebook}.ipynb",
-            folder / run_files.NOTEBOOK,
+            folder / this_notebook.EXECUTED,
             given,
             kernel=state.kernel,
             reached=lambda section, cell, cells: shown.show(

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import socket
-import tempfile
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +21,7 @@ from helpers.frameworks import (
     replicas,
     row_of,
 )
-from helpers.launch import exchange, samplers
+from helpers.launch import exchange, samplers, torchrun
 from helpers.networks import custom, weights
 from helpers.networks.weights import Weights
 from helpers.record import tasks
@@ -42,8 +37,6 @@ from helpers.training.opening import open_run
 from helpers.training.run_state import RunState
 
 R = TypeVar("R", bound=RunState)
-IN_RANKS = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-"""torchrun's variables by which a process knows that it was started as one of several."""
 
 _LAST: dict[int, RunState] = {}
 """The run that began last, of each notebook: by the identity of its ``globals()``."""
@@ -59,8 +52,8 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
         values["run"] = before.given["run"]
     if id(names) in _LAST:  # the parameters' cell may have set run anew
         end(_LAST[id(names)])
-    if rank_info.here() is None and all(name in os.environ for name in IN_RANKS):
-        _join_torchrun(values)
+    if torchrun.started_this():
+        torchrun.join(values)
     if framework in precisions.WITHOUT_SWITCH:  # it is read as libraries are loaded
         precisions.allow_tf32(values.get("precision", "fp32") != "fp32")
     module = import_module(f"helpers.frameworks.{framework}")
@@ -74,44 +67,6 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     if rank_info.here() is None and row is not None and row.rank_a_device:
         replicas.warm_up()
     return run
-
-
-def _join_torchrun(values: dict[str, Any]) -> None:
-    """Be one of the ranks that torchrun has started on this machine.
-
-    Raises:
-        UserError: it has started some on other machines, or not one for each device.
-    """
-    rank, ranks, here = (int(os.environ[name]) for name in IN_RANKS)
-    if here != ranks:
-        raise UserError(
-            f"torchrun started {here} of {ranks} processes on this machine: for several machines "
-            "run: rosetta run --nodes N"
-        )
-    if str(values.get("devices", "auto")) not in ("auto", str(ranks)):
-        raise UserError(f"devices is {values['devices']!r}, and torchrun started {ranks} processes")
-    values["devices"] = ranks
-    agent = os.getppid()  # the same for all; its number comes again, so the folder is removed
-    folder = Path(tempfile.gettempdir()) / f"rosetta-{os.getuid()}-{agent}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if rank == 0:
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    host = socket.gethostname()
-    rank_info.take(
-        rank_info.Place(
-            rank=rank,
-            ranks=ranks,
-            nodes=1,
-            virtual=False,
-            devices=ranks,
-            kind="",
-            hosts=(host,) * ranks,
-            addresses=("127.0.0.1:0",) * ranks,
-            interfaces=("lo",) * ranks,
-            port=int(os.environ.get("MASTER_PORT", 0)),
-            folder=folder,
-        )
-    )
 
 
 def prepare(run: RunState) -> None:

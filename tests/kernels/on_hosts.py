@@ -22,7 +22,7 @@ def measure() -> Any:
     import torch.distributed as dist
 
     here = ranks_tools.here()
-    run = here.folder.parent
+    run = ranks_tools.folder()
     marks = samplers.of_process(run, live=False)
     samplers.start(marks)
     exchange.exchange(None)  # else a rank would mark where no sampler is yet

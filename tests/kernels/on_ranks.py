@@ -4,6 +4,7 @@ A file with such tests, marked ``on_ranks``, has one that is not, which starts t
 (``ranks_tools.run_tests``).
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -16,8 +17,6 @@ from helpers.frameworks import rank_info
 def tmp_path(request: pytest.FixtureRequest) -> Path:
     """All ranks have the same folder."""
     name = re.sub(r"\W", "_", request.node.name)[:30]
-    here = rank_info.here()
-    assert here is not None
-    folder = here.folder.parent / name
+    folder = Path(os.environ[rank_info.VARIABLE]) / name
     folder.mkdir(exist_ok=True)
     return folder

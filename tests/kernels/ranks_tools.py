@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -15,12 +14,10 @@ import psutil
 
 from helpers import paths
 from helpers.frameworks import rank_info
-from helpers.launch import launchers
+from helpers.launch import launchers, processes
 from helpers.launch.failures import RankError
-from helpers.runner import rank_watch, ranks
-from helpers.training import heartbeat
+from helpers.runner import ranks
 
-LAUNCHERS = ("mpiexec", "torchrun")
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
 THERE = (paths.ROOT, paths.ROOT / "tests" / "kernels", paths.ROOT / "tests")
 """Where ranks of tests import from."""
@@ -30,9 +27,7 @@ def run(folder: Path, *cells: str, **how: Any) -> list[Any]:
     """Run cells in all ranks; what each of them has kept (:func:`keep`)."""
     source = [{"cell_type": "code", "metadata": {}, "source": cell} for cell in cells]
     nodes, each = how.pop("nodes", 2), how.pop("each", 1)
-    launcher = how.pop("started_by", None) or launchers.choose(
-        how.pop("launcher", "mpiexec"), nodes
-    )
+    launcher = how.pop("started_by", None) or launchers.choose(how.pop("launcher", "auto"), nodes)
     about = (how.pop("kind", "cpu"), how.pop("framework", ""))
     order = ranks.Order(launcher, each, how.pop("devices", each), *about)
     variables = {"PYTHONPATH": os.pathsep.join(map(str, THERE))} | how.pop("environment", {})
@@ -72,8 +67,13 @@ assert pytest.main(words) == 0, "a test failed: see ranks.log"
     try:
         run(folder, cell, **how)
     except RankError:
-        print((folder / rank_watch.LOG).read_text())
+        print((folder / ranks.LOG).read_text())
         raise
+
+
+def folder() -> Path:
+    """The run's, of whose ranks this process is one."""
+    return Path(os.environ[rank_info.VARIABLE])
 
 
 def here() -> rank_info.Place:
@@ -84,7 +84,7 @@ def here() -> rank_info.Place:
 
 def keep(value: Any) -> None:
     """For the test to see, of each rank."""
-    (here().folder.parent / f"kept-{here().rank}").write_text(json.dumps(value))
+    (folder() / f"kept-{here().rank}").write_text(json.dumps(value))
 
 
 def left(folder: Path) -> list[int]:
@@ -109,7 +109,7 @@ def nothing_is_left(folder: Path, seconds: float = 15.0) -> bool:
 
 def until_they_run(folder: Path) -> None:
     """Until all ranks have met, and run their cells."""
-    while not list(folder.glob("ranks-*/cell-0")):
+    while not (folder / "inside").exists():
         time.sleep(0.05)
 
 
@@ -117,18 +117,11 @@ def variables() -> dict[str, str]:
     return {name: os.environ[name] for name in VARIABLES}
 
 
-def modes() -> list[int]:
-    """The modes of the ranks' folder, and of the files in it."""
-    there = [path for path in here().folder.iterdir() if not path.name.startswith(".")]
-    each = {stat.S_IMODE(path.stat().st_mode) for path in there if path.name != "notebook.ipynb"}
-    return [stat.S_IMODE(here().folder.stat().st_mode), *sorted(each)]
-
-
 def goes_wrong(number: int) -> bool:
     """Whether this rank is the one that does; the test finds out when that was."""
     chosen = os.environ["RANK"] == str(number)
     if chosen:
-        (here().folder.parent / "went-wrong").touch()
+        (folder() / "went-wrong").touch()
     return chosen
 
 
@@ -152,7 +145,7 @@ def fail(number: int) -> None:
 def die(number: int) -> None:
     """The others notice at once, and are sooner to say so than anybody could say of the dead."""
     with_a_child()
-    mark = here().folder / "about-to-die"
+    mark = folder() / "about-to-die"
     if goes_wrong(number):
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -163,7 +156,7 @@ def die(number: int) -> None:
 
 def abort(number: int) -> None:
     """As :func:`die`, by native code's own decision."""
-    mark = here().folder / "about-to-die"
+    mark = folder() / "about-to-die"
     if goes_wrong(number):
         mark.touch()
         os.abort()
@@ -174,9 +167,11 @@ def abort(number: int) -> None:
 
 def fail_and_others_abort(number: int) -> None:
     """As JAX's processes do whose partner is gone."""
+    mark = folder() / "about-to-fail"
     if goes_wrong(number):
+        mark.write_text(str(os.getpid()))
         raise ValueError("no such file")
-    while not (here().folder / f"error-{number}").exists():
+    while not mark.exists() or processes.lives(int(mark.read_text() or 1)):
         time.sleep(0.001)
     os.abort()
 
@@ -200,21 +195,14 @@ def hang(number: int) -> str:
 
 
 def wait_inside() -> None:
+    (folder() / "inside").touch()
     time.sleep(1000)
-
-
-def behind(number: int) -> None:
-    """All but one wait inside for one that is somewhere else."""
-    heartbeat.beat()
-    if goes_wrong(number):
-        time.sleep(1000)
-    wait_inside()
 
 
 def fill_the_disk(number: int) -> None:
     """Write until no more can be written, as a rank that keeps its weights may."""
     if goes_wrong(number):
-        with (here().folder / "much").open("wb") as file:
+        with (folder() / "much").open("wb") as file:
             while True:
                 file.write(bytes(2**16))
                 file.flush()
@@ -226,30 +214,21 @@ def run_until_killed(folder: str) -> None:
     run(Path(folder), calls("wait_inside"))
 
 
-def run_in_an_allocation(folder: str, launcher: str = "auto") -> None:
+def run_in_an_allocation(folder: str) -> None:
     """A runner that Slurm gave its nodes."""
-    at = "tools.here().hosts, tools.here().virtual, tools.here().about['launcher']"
+    at = "tools.here().hosts, tools.here().virtual"
     cells = (f"import ranks_tools as tools\ntools.keep([{at}])", calls("die", 1))
     try:
-        run(Path(folder), *cells, launcher=launcher)
+        run(Path(folder), *cells)
     except RankError as error:
-        hosts, virtual, launcher = json.loads((Path(folder) / "kept-1").read_text())
-        print(launcher, virtual, *hosts)
+        hosts, virtual = json.loads((Path(folder) / "kept-1").read_text())
+        print(virtual, *hosts)
         print(error)
-
-
-def run_a_host_that_goes(folder: str) -> None:
-    """A runner whose second host is going to disappear."""
-    try:
-        run(Path(folder), calls("wait_inside"), launcher="auto")
-    except RankError as error:
-        print(error, flush=True)
 
 
 if __name__ == "__main__":
     chosen: dict[str, Callable[..., None]] = {
         "slurm": run_in_an_allocation,
         "killed": run_until_killed,
-        "gone": run_a_host_that_goes,
     }
     chosen[sys.argv[1]](*sys.argv[2:])

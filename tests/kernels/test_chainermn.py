@@ -30,7 +30,7 @@ def test_on_ranks(tmp_path: Path) -> None:
 @pytest.fixture(scope="module", name="names")
 def names_fixture() -> dict[str, Any]:
     """On two simulated nodes, of which this process is a rank."""
-    return on_ranks.names_of(ranks_tools.here().folder.parent)
+    return on_ranks.names_of(ranks_tools.folder())
 
 
 @pytest.mark.on_ranks

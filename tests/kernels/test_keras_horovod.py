@@ -35,7 +35,7 @@ def own_names(folder: Path, **how: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", name="names")
 def names_fixture() -> dict[str, Any]:
-    return own_names(ranks_tools.here().folder.parent / "sound")
+    return own_names(ranks_tools.folder() / "sound")
 
 
 @pytest.mark.on_ranks
@@ -59,7 +59,7 @@ def test_each_rank_has_its_block_of_the_global_batches_of_the_rule(names: dict[s
 
 @pytest.mark.on_ranks
 def test_without_horovods_tape_the_ranks_part() -> None:
-    folder = ranks_tools.here().folder.parent / "planted"
+    folder = ranks_tools.folder() / "planted"
     found = {
         check.check: check
         for check in fairness_check(own_names(folder, changes={TAPE: "pass"})).checks

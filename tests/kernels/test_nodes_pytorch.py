@@ -23,13 +23,10 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("launcher", ranks_tools.LAUNCHERS)
-def test_a_process_group_meets_under_each_launcher(
-    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_group_meets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """torchrun has a store of its own, and whoever started us by torchrun has left word of it."""
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-    assert ranks_tools.run(tmp_path, MEET, launcher=launcher) == [2, 2]
+    assert ranks_tools.run(tmp_path, MEET) == [2, 2]
 
 
 def test_a_notebook_of_one_node_says_so(tmp_path: Path) -> None:

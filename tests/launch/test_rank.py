@@ -13,12 +13,11 @@ from helpers import paths
 
 SEES = """
 import os, sys
-from pathlib import Path
 from helpers.frameworks.rank_info import Place
-from helpers.launch import rank
+from helpers.launch import __main__ as rank
 number, devices, virtual = map(int, sys.argv[1:])
 hosts = ("a", "b")
-here = Place(number, 2, 2, bool(virtual), devices, "gpu", hosts, hosts, hosts, 1, Path("."))
+here = Place(number, 2, 2, bool(virtual), devices, "gpu", hosts, hosts, hosts, 1)
 rank._see_own_gpus(here)
 print(os.environ["CUDA_VISIBLE_DEVICES"])
 """

@@ -17,12 +17,10 @@ from helpers.launch import samplers
 
 def place_of(rank: int) -> Place:
     """One of two ranks on each of two hosts."""
-    hosts, folder = ("n1", "n1", "n2", "n2"), Path("messages")
+    hosts = ("n1", "n1", "n2", "n2")
     addresses = tuple(f"10.0.0.{1 + number // 2}:{4000 + number}" for number in range(4))
     given: dict[str, Any] = {"virtual": False, "devices": 2, "kind": "cpu", "port": 1}
-    return Place(
-        rank, 4, 2, hosts=hosts, addresses=addresses, interfaces=("e",) * 4, folder=folder, **given
-    )
+    return Place(rank, 4, 2, hosts=hosts, addresses=addresses, interfaces=("e",) * 4, **given)
 
 
 def of_rank(folder: Path, rank: int, patch: pytest.MonkeyPatch) -> Any:

@@ -15,7 +15,7 @@ from helpers import paths, record
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import ROWS, rank_info, replicas
 from helpers.frameworks.rank_info import Place
-from helpers.launch import exchange, samplers, this_notebook
+from helpers.launch import samplers, this_notebook
 from helpers.record import run_identity
 from helpers.results.comparison import Entry
 from helpers.run import Run
@@ -136,7 +136,7 @@ def test_a_copy_is_refused_what_its_original_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = cell | said_to_be(name, tmp_path)
-    on_a_rank(monkeypatch, tmp_path)
+    on_a_rank(monkeypatch)
     if nodes is None:
         end(helpers.begin(of, names))
     else:
@@ -144,22 +144,19 @@ def test_a_copy_is_refused_what_its_original_is(
             helpers.begin(of, names)
 
 
-def on_a_rank(patch: pytest.MonkeyPatch, folder: Path, rank: int = 0) -> None:
+def on_a_rank(patch: pytest.MonkeyPatch, rank: int = 0) -> None:
     """From now on this process is one of two nodes' ranks; no process waits for the other."""
     addresses, names = ("127.0.0.1:1", "127.0.0.1:2"), ("here", "here")
     given: dict[str, Any] = {"virtual": True, "devices": 1, "kind": "cpu", "port": 3}
-    where = Place(
-        rank, 2, 2, hosts=names, addresses=addresses, interfaces=("lo",) * 2, folder=folder, **given
-    )
+    where = Place(rank, 2, 2, hosts=names, addresses=addresses, interfaces=("lo",) * 2, **given)
     patch.setattr(rank_info, "here", lambda: where)
-    patch.setattr(exchange, "exchange", lambda value: [value])
 
 
 def test_the_first_ranks_record_is_that_of_all(
     cell: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for rank in (1, 0):
-        on_a_rank(monkeypatch, tmp_path, rank)
+        on_a_rank(monkeypatch, rank)
         run = helpers.begin("pytorch", cell | said_to_be("PyTorch_MultiGPU"))
         assert (run.rank, run.setup.replicas) == (rank, 2)
         run.record.finish() if rank else end(run)

@@ -126,12 +126,10 @@ def test_devices_without_cores_are_not_looked_at(monkeypatch: pytest.MonkeyPatch
     assert other_programs.as_record([watch.used()])["cores"] == 0
 
 
-def test_of_several_hosts_the_worst_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_several_hosts_the_worst_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has two ranks, which look at cores of their own."""
     names, none = ("a", "a", "b", "b"), ("",) * 4
-    place = Place(0, 4, 2, False, 2, "cpu", names, none, none, 1, tmp_path)
+    place = Place(0, 4, 2, False, 2, "cpu", names, none, none, 1)
     monkeypatch.setattr(rank_info._Here, "place", place)
     each = [Used(1, 0.3), Used(1, 0.1), Used(1, 0.5), Used(1, 0.25)]
     found = other_programs.as_record(each)

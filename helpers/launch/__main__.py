@@ -1,0 +1,111 @@
+"""The program of a rank: join the other ranks by MPI, and run a notebook's cells in this process.
+
+    mpiexec -n 2 python -m helpers.launch NOTEBOOK ORDER
+
+``helpers.runner.ranks`` starts it. A kernel would be a child, and a child loses the descriptors by
+which MPI's ranks meet. ORDER is JSON: see ``place.of_all``. The rank has torchrun's variables
+before any cell runs, so that notebook code finds the same variables as a script. Rank 0 writes the
+notebook back with its output; the others write theirs into ``rank-1`` and so on next to it.
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from helpers.errors import UserError
+from helpers.frameworks import devices, rank_info, replicas
+from helpers.frameworks.rank_info import Place
+from helpers.launch import cells, failures, place
+
+LOOK_SECONDS = 0.005
+"""Between two looks whether all ranks have come: MPI's own waiting would use a whole core."""
+
+
+def main(notebook: Path, order: Mapping[str, Any]) -> None:
+    """Run the notebook as one of several ranks; an error ends the process, and with it all."""
+    name, rank = os.environ.get(rank_info.SLURM_NODE) or socket.gethostname(), -1
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    try:
+        from mpi4py import MPI  # joins MPI; not in processes that import this module again
+
+        world = MPI.COMM_WORLD.Dup()  # the framework may use the first one
+        rank = world.Get_rank()
+
+        def gather(value: Any) -> list[Any]:
+            waiting = world.Ibarrier()
+            while not waiting.Test():
+                time.sleep(LOOK_SECONDS)
+            found: list[Any] = world.allgather(value)
+            return found
+
+        content = json.loads(notebook.read_text(encoding="utf-8"))
+        failures.tell(rank=rank, host=name, process=os.getpid())
+        launcher = {"launcher": "mpiexec", "launcher_version": _version(MPI)}
+        here = place.of_all(gather, rank, name, {**order, "about": launcher})
+        _check_hosts(here, virtual=order["virtual"])
+        _take(here, order)
+        own = notebook if rank == 0 else notebook.parent / f"rank-{rank}" / notebook.name
+        cells.execute(content, own, lambda cell: failures.tell(rank=rank, cell=cell))
+        gather(None)
+        failures.tell(rank=rank, done=True)
+        sys.stdout.flush()
+    except BaseException as error:
+        failures.tell_why(rank, name, error)
+        traceback.print_exc()
+        os._exit(1)  # Python's own end would wait for all others
+
+
+def _version(mpi: Any) -> str:
+    words = str(mpi.Get_library_version()).replace("Version:", "").split()
+    return next((word for word in words if word[0].isdigit()), "unknown")
+
+
+def _check_hosts(here: Place, *, virtual: bool) -> None:
+    """Whether the hosts that came are those that were asked for."""
+    wanted, size = 1 if virtual else here.nodes, here.ranks_a_node
+    by_node = [here.hosts[first : first + size] for first in range(0, here.ranks, size)]
+    if len(set(here.hosts)) != wanted or any(len(set(each)) > 1 for each in by_node):
+        raise UserError(
+            f"expected {wanted} host(s) with {size} rank(s) for each node, but the ranks are "
+            f"on {', '.join(here.hosts)}"
+        )
+
+
+def _take(here: Place, order: Mapping[str, Any]) -> None:
+    """Be that rank: in this process, for its framework, and for what the cells look at."""
+    rank_info.take(here, lambda said: failures.tell_why(here.rank, here.hosts[here.rank], said))
+    os.environ.update(here.environment())
+    os.environ[replicas.RENDEZVOUS] = "env://"
+    # torchrun promises with this that it listens at MASTER_PORT. No process listens at our port,
+    # so all ranks would wait.
+    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
+    _see_own_gpus(here)
+    hooks = f"helpers.frameworks.{order['framework']}_ranks"
+    if order["framework"] and importlib.util.find_spec(hooks):
+        own = getattr(importlib.import_module(hooks), "environment", None)
+        os.environ.update(own(here) if own else {})
+
+
+def _see_own_gpus(here: Place) -> None:
+    """The GPUs of this rank's node: by UUID, because CUDA and NVML number them differently.
+
+    On one machine each simulated node has other GPUs. On a machine of its own it has what is there,
+    or what Slurm gave this step.
+    """
+    if here.kind != "gpu":
+        return
+    first = here.node * here.devices if here.virtual else 0
+    if own := devices.visible()[first : first + here.devices]:
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices.cuda_names(own)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))
