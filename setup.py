@@ -18,7 +18,7 @@ setup(
     # What is installed where is pinned, with hashes, in environments/.
     install_requires=[
         "cloudpickle",
-        f"gpumon-phases[plot,tables] @ {GPUMON.as_uri()}",
+        f"gpumon-phases[plot] @ {GPUMON.as_uri()}",
         "filelock>=4",  # an older one empties the file that names who holds the lock
         "joblib",
         "matplotlib",

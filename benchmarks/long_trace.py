@@ -57,8 +57,6 @@ HOST_NOISE: dict[str, tuple[float, float, float, int]] = {
     "process/cpu (%)": (1.0, 900, 50, 1),
     "process/memory (MiB)": (1.0, 80_000, 50, 0),
     "process/processes (count)": (1.0, 33, 0, 0),
-    "process/page faults (1/s)": (1.0, 5000, 300, 0),
-    "process/major page faults (1/s)": (1.0, 0, 0, 1),
     "process/CPU allowance used (%)": (0.5, 40, 5, 1),
     "process/CPU allowance (cores)": (0.5, CORES, 0, 2),
     "process/memory allowance used (MiB)": (1.0, 90_000, 50, 0),

@@ -187,7 +187,7 @@ def poller(what: str, folder: Path, interval: float) -> Iterator[Clock]:
     ``profiling`` in its ``dcp-metrics-included.csv``, which also has the GPU's own counters (by
     GPM), less what it does not answer, all at every sample. ``gpumon's GPUs`` is what gpumon asks
     of GPUs, each as often as gpumon does; ``gpumon`` also what it asks of the host,
-    but for limits, page faults, and the processes that the program has started. DCGM itself is on
+    but for limits and the processes that the program has started. DCGM itself is on
     no package index; its C costs less than this Python, which is what gpumon is written in too."""
     words = [sys.executable, "-c", POLLER, str(interval), str(folder / "polled"), what]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:

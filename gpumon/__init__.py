@@ -6,9 +6,8 @@
 ...         train()
 >>> monitor.plot()
 
-Recording, ``gpumon summary`` and the CSV export need no optional package. Charts need matplotlib
-and NumPy, and tables in Python need pandas. gpumon imports these packages only when a function
-needs them, because the sampling process must stay small.
+Recording needs no optional package. Reading a trace needs pandas, NumPy and, to draw, matplotlib.
+gpumon imports them only when a function needs them, because the sampling process must stay small.
 """
 
 from __future__ import annotations

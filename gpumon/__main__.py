@@ -8,10 +8,10 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Optional
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gpumon import __version__
-from gpumon.errors import MonitorError, warnings_as_lines
+from gpumon.errors import MonitorError, required_for, warnings_as_lines
 from gpumon.trace_files import write_atomically
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BROKEN_PIPE = 141
 """Exit code if the reader of the output has ended, as in `… | head`: that of SIGPIPE."""
 PICTURES = ("png", "svg", "pdf")
-Run = Callable[[argparse.Namespace], Optional[int]]
+Run = Callable[[argparse.Namespace], int | None]
 """Runs a parsed command; returns an exit code other than 0."""
 
 
@@ -162,8 +162,9 @@ def _add_traces(command: argparse.ArgumentParser) -> None:
 
 def _read(trace: Any) -> Trace:
     """A trace to work with; prints what is missing in it, whatever else the command shows."""
-    from gpumon.trace import read
-    from gpumon.trace_notes import problems
+    with required_for("gpumon"):
+        from gpumon.trace import read
+        from gpumon.trace_notes import problems
 
     found = read(trace)
     for note in problems(found.recording):
@@ -190,18 +191,18 @@ def _record(options: argparse.Namespace) -> int:
 
 
 def _summary(options: argparse.Namespace) -> None:
-    from gpumon.diagnosis import sentences
-    from gpumon.words import write_csv
-
     trace = _read(options.trace)
     if options.metadata:
         print(json.dumps(trace.metadata(), indent=1))
         return
     table = trace.summary(options.by, options.idle_threshold)
+    from gpumon.diagnosis import sentences
+    from gpumon.summary import table_text
+
     if options.csv:
-        write_csv(sys.stdout, table.columns, table)
+        table.to_csv(sys.stdout, index=False, lineterminator="\n")
     else:
-        print(table)
+        print(table_text(table))
         for sentence in sentences(trace.diagnosis()):
             print(sentence)
 

@@ -18,15 +18,13 @@ from gpumon.phase_metrics import (
     IDLE_BELOW,
     Phase,
     idle_pauses,
-    major_faults,
-    memory_share,
     phase_of,
     throttle_cause,
     throttled_clocks,
     throttled_share,
 )
 from gpumon.recording import NAN, Recording
-from gpumon.summary import WHOLE, summarize
+from gpumon.summary import WHOLE, rows_of
 from gpumon.words import Row
 
 LEAST_SECONDS = 5.0
@@ -36,9 +34,6 @@ FEW = 10
 """Samples of a stretch, on average: the value that it begins with may be of what was before."""
 OTHERS = 5.0
 """Percent of the SMs' time that others took."""
-FULL_MEMORY = 90.0
-FAULTS = 100.0
-"""Pages a second that were read from a disk."""
 IDLE_SHARE, PAUSES = 15.0, 5
 FLAT = 60.0
 """Percent of utilisation: no more of it beside a full CPU is the CPU's doing."""
@@ -58,8 +53,8 @@ class Diagnosis:
 
     Attributes:
         phase: the phase's name; ``(all)`` in a trace without phases.
-        kind: the rule that matched: shared, swapping, input_bound, throttled, imbalanced,
-            low_occupancy or ok.
+        kind: the rule that matched: shared, input_bound, throttled, imbalanced, low_occupancy
+            or ok.
         sentence: the limit in plain words, without the phase's name.
         figures: the values behind the sentence, by name with unit.
     """
@@ -78,7 +73,7 @@ def diagnose(recording: Recording) -> list[Diagnosis]:
 
     A trace without phases is one, ``(all)``.
     """
-    rows = summarize(recording, "phase", IDLE_BELOW)
+    rows = rows_of(recording, "phase", IDLE_BELOW)
     by_phase: dict[str, list[Row]] = {}
     for row in rows:
         by_phase.setdefault(row["phase"], []).append(row)
@@ -118,19 +113,6 @@ def _shared(phase: Phase) -> Found:
     )
 
 
-def _swapping(phase: Phase) -> Found:
-    for row in phase.hosts:
-        share, faults = memory_share(phase, row["device"]), major_faults(phase, row["device"])
-        if share >= FULL_MEMORY and faults >= FAULTS:
-            return (
-                f"{share:.0f} % of the memory that the program may use was taken, and "
-                f"{faults:,.0f} pages a second were read back from the disk: it needs more memory "
-                "than there is",
-                {"memory mean (%)": share, "major page faults (1/s)": faults},
-            )
-    return None
-
-
 def _input_bound(phase: Phase) -> Found:
     cpus = [row.get("utilisation mean (%)", NAN) for row in phase.hosts]
     cpu = sum(cpus) / len(cpus) if cpus else NAN
@@ -140,7 +122,7 @@ def _input_bound(phase: Phase) -> Found:
     pauses = [idle_pauses(phase, row["device"]) for row in phase.gpus]
     figures = {} if math.isnan(cpu) else {"CPU mean (%)": cpu}
     if pauses and all(share >= IDLE_SHARE and count >= PAUSES for share, count in pauses):
-        share, count = (min(each) for each in zip(*pauses))
+        share, count = (min(each) for each in zip(*pauses, strict=True))
         least = "at least " if len(pauses) > 1 else ""
         why = ""
         if full:
@@ -245,7 +227,6 @@ def _ok(phase: Phase) -> Found:
 
 RULES: dict[str, Callable[[Phase], Found]] = {
     "shared": _shared,
-    "swapping": _swapping,
     "input_bound": _input_bound,
     "throttled": _throttled,
     "imbalanced": _imbalanced,

@@ -56,7 +56,7 @@ def warnings_as_lines() -> Iterator[None]:
 
 @contextlib.contextmanager
 def required_for(what: str) -> Iterator[None]:
-    """For imports of what a recorder need not have: MonitorError names the package that is missing.
+    """For imports of what a recorder need not have: MonitorError names the extra that brings it.
 
     what: the command or method that needs it.
     """
@@ -65,5 +65,6 @@ def required_for(what: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         package = (error.name or str(error)).partition(".")[0]
         raise MonitorError(
-            f"{what} needs {package}, which this environment does not have: pip install {package}"
+            f"{what} needs {package}, which this environment does not have: "
+            "pip install 'gpumon-phases[plot]'"
         ) from error

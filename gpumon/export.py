@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import os
-from bisect import bisect_left
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpumon.errors import MonitorError, required_for
+import numpy as np
+import pandas as pd
+
+from gpumon.errors import MonitorError
 from gpumon.recording import Recording
 from gpumon.trace_files import write_atomically
 from gpumon.words import gpu_name
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 FORMATS = ("csv", "json")
 BASE = "baseTimeNanoseconds"
@@ -51,34 +47,26 @@ def export(
 
 
 def _write_csv(recording: Recording, path: Path) -> None:
-    """One line a sample; what is not known is empty."""
-    front = recording.times, _wall_times(recording), _phases(recording)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["time (s)", "wall time", "phase", *recording.keys])
-        for moment, wall, phase, *values in zip(*front, *recording.columns):
-            text = ("" if math.isnan(value) else f"{value:.6g}" for value in values)
-            table.writerow([moment, wall.isoformat(" ", "microseconds"), phase, *text])
-
-
-def to_pandas(recording: Recording) -> pd.DataFrame:
-    """See :meth:`gpumon.Trace.to_pandas`."""
-    with required_for("Trace.to_pandas()"):
-        import numpy as np
-        import pandas as pd
-
-    index = pd.Index(np.asarray(recording.times), name="time (s)")
-    values = np.empty((len(index), len(recording.columns)))
-    for place, column in enumerate(recording.columns):
-        values[:, place] = column
-    return pd.DataFrame(values, index=index, columns=recording.keys)
+    """One line a sample, with its wall time and outermost phase; what is not known is empty."""
+    start, table = recording.header["start (unix s)"], recording.frame.copy()
+    try:
+        wall = pd.to_datetime((1e6 * (start + recording.times)).round(), unit="us", utc=True)
+    except ValueError:
+        raise MonitorError(
+            f"cannot export {recording.prefix}: it begins {start} s after 1970, which is not a date"
+        ) from None
+    phase = np.full(len(table), "", dtype=object)
+    for mark in recording.marks:
+        if mark.depth == 0:
+            first, last = np.searchsorted(recording.times, [mark.start, mark.end])
+            phase[first:last] = mark.name
+    table.insert(0, "wall time", wall.strftime("%Y-%m-%d %H:%M:%S.%f+00:00"))
+    table.insert(1, "phase", phase)
+    table.to_csv(path, float_format="%.9g", lineterminator="\n")
 
 
 def phases_to_pandas(recording: Recording) -> pd.DataFrame:
     """See :meth:`gpumon.Trace.phases`."""
-    with required_for("Trace.phases()"):
-        import pandas as pd
-
     columns = ["phase", "depth", "start (s)", "end (s)", "seconds", "process", "open"]
     rows = [
         {
@@ -95,27 +83,6 @@ def phases_to_pandas(recording: Recording) -> pd.DataFrame:
     ]
     extra = dict.fromkeys(key for row in rows for key in row if key not in columns)
     return pd.DataFrame(rows, columns=[*columns, *extra])
-
-
-def _wall_times(recording: Recording) -> list[datetime]:
-    """When each sample was taken, in UTC."""
-    start = recording.header["start (unix s)"]
-    try:
-        return [datetime.fromtimestamp(start + moment, timezone.utc) for moment in recording.times]
-    except (ValueError, OverflowError, OSError):
-        raise MonitorError(
-            f"cannot export {recording.prefix}: it begins {start} s after 1970, which is not a date"
-        ) from None
-
-
-def _phases(recording: Recording) -> list[str]:
-    """The outermost phase that was open at each sample; empty where there was none."""
-    found = [""] * len(recording.times)
-    for mark in recording.marks:
-        if mark.depth == 0:
-            first, last = (bisect_left(recording.times, t) for t in (mark.start, mark.end))
-            found[first:last] = [mark.name] * (last - first)
-    return found
 
 
 def _chrome_document(recording: Recording) -> dict[str, Any]:
@@ -164,15 +131,17 @@ def _row(rows: list[list[float]], start: float, end: float) -> int:
 def _counters(recording: Recording) -> Iterator[dict[str, Any]]:
     """A counter each, where it changes; a gap is an event, because counters cannot be unknown."""
     processes: dict[str, int] = {}
-    for key, column in zip(recording.keys, recording.columns):
-        if all(map(math.isnan, column)):
+    times = recording.times.tolist()
+    for key in recording.keys:
+        column = recording.series(key)
+        if column is None:
             continue
         owner, _, quantity = key.partition("/")
         if owner not in processes:
             processes[owner] = FIRST_PROCESS + len(processes)
             yield _meta("process_name", processes[owner], f"gpumon: {gpu_name(owner)}")
         last = math.nan
-        for moment, value in zip(recording.times, column):
+        for moment, value in zip(times, column.tolist(), strict=True):
             if value != last and not math.isnan(value):
                 yield {
                     "ph": "C",

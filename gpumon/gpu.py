@@ -7,24 +7,18 @@ makes its own series NaN and no other.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
-from ctypes import byref, c_uint, c_ulonglong
-from typing import Any
 
-from gpumon.gpu_activity import (
-    LONGER,
-    METRICS,
-    gpm_sources,
-    gpm_supported,
-    link_sources,
-    utilisation_source,
-)
-from gpumon.gpu_events import sharing_sources
-from gpumon.nvml import Device, nvml, poll, struct_field
-from gpumon.series import Number, Poll, Series, Source, Unavailable, allocate
+from gpumon.gpu_activity import gpm_sources, link_sources, utilisation_source
+from gpumon.gpu_processes import sharing_sources
+from gpumon.nvml import Device, field_values, nvml, query
+from gpumon.series import Series, Source, Unavailable
 
 MIB = 2**20
 MILLI = 1000
+Calls = dict[str, Callable[[], float]]
+"""Ways to read one figure, the best first, by what the trace calls them."""
 
 
 def gpu_sources(
@@ -36,122 +30,101 @@ def gpu_sources(
     """
     if device.handle is None:
         return []
-    common = [
+    metrics, has_metrics = gpm_sources(device)
+    return [
+        utilisation_source(device, interval),
+        _memory(device),
         _power(device),
         _energy(device),
         _temperature(device),
         _clock(device, "SM clock (MHz)", nvml().NVML_CLOCK_SM),
         _clock(device, "memory clock (MHz)", nvml().NVML_CLOCK_MEM),
         _throttle(device),
-    ]
-    sources = [
-        utilisation_source(device, interval),
-        _memory(device),
-        *common,
         *sharing_sources(device, own_processes),
+        *([] if has_metrics else link_sources(device)),
+        *metrics,
     ]
-    try:
-        gpm_supported(device)
-    except Unavailable as error:
-        return sources + link_sources(device) + [_no_gpm(device, str(error))]
-    return [*sources, *gpm_sources(device)]
 
 
-def _no_gpm(device: Device, reason: str) -> Source:
-    """The series that only GPM has, so that the trace says why they are missing."""
-
-    def read() -> list[float]:
-        raise Unavailable(reason, permanent=True)
-
-    names = [name for _, name, _ in METRICS if name.endswith("(%)")]
-    series = [Series(f"{device.name}/{name}", "nvmlGpmMetricsGet") for name in names]
-    return Source(device.name, series, read, LONGER)
-
-
-def _polled(
-    device: Device, name: str, api: str, poll: Poll, *, digits: int = 0, every: float = 0.0
+def _figure(
+    device: Device, name: str, calls: Calls, *, digits: int = 0, every: float = 0.0
 ) -> Source:
+    """A source of one figure, by the first of the calls that this driver answers, or the last."""
+    *better, (api, read) = calls.items()
+    for name_of, call in better:
+        with contextlib.suppress(Unavailable):
+            call()
+            api, read = name_of, call
+            break
     series = [Series(f"{device.name}/{name}", api, digits)]
-    return Source(device.name, series, poll.read, every, poll=poll)
+    return Source(device.name, series, lambda: [read()], every)
 
 
 def _memory(device: Device) -> Source:
-    pynvml = nvml()
+    pynvml, handle = nvml(), device.handle
+    ask = pynvml.nvmlDeviceGetMemoryInfo
     # Version 2 leaves out what the driver reserves for itself, as nvidia-smi does.
-    info = allocate(pynvml.c_nvmlMemory_v2_t, version=pynvml.nvmlMemory_v2)
-    api = name = "nvmlDeviceGetMemoryInfo_v2"
-    try:
-        poll(name, device.handle, byref(info), numbers=[]).read()
-    except Unavailable:
-        info, name = allocate(pynvml.c_nvmlMemory_t), "nvmlDeviceGetMemoryInfo"
-        api = f"{name} (counts the driver's reserve as used)"
-    used = Number(struct_field(info, "used"), MIB)
-    asked = poll(name, device.handle, byref(info), numbers=[used])
+    calls: Calls = {
+        "nvmlDeviceGetMemoryInfo_v2": lambda: query(ask, handle, pynvml.nvmlMemory_v2).used / MIB,
+        "nvmlDeviceGetMemoryInfo (counts the driver's reserve as used)": (
+            lambda: query(ask, handle).used / MIB
+        ),
+    }
     # Frameworks' allocators keep what they took: asked more often, it would say the same.
-    return _polled(device, "memory used (MiB)", api, asked, every=0.5)
+    return _figure(device, "memory used (MiB)", calls, every=0.5)
 
 
 def _power(device: Device) -> Source:
     """Power now where the driver has it, else its own figure, which may be a mean of 1 s."""
-    pynvml = nvml()
-    field = getattr(pynvml, "NVML_FI_DEV_POWER_INSTANT", 186)
-    asked = allocate(pynvml.c_nvmlFieldValue_t, fieldId=field)
-    # The call succeeds, whatever became of the field.
-    now = Number(
-        struct_field(asked, "value", c_uint), MILLI, code=struct_field(asked, "nvmlReturn")
-    )
-    name = "nvmlDeviceGetFieldValues"
-    instant = poll(name, device.handle, 1, byref(asked), numbers=[now])
-    try:
-        instant.read()
-        api = f"{name} {field} (instant power)"
-        return _polled(device, "power (W)", api, instant, digits=1)
-    except Unavailable:
-        milliwatts, name = allocate(c_uint), "nvmlDeviceGetPowerUsage"
-        usual = poll(name, device.handle, byref(milliwatts), numbers=[Number(milliwatts, MILLI)])
-        api = f"{name} (a mean over 1 s on Ampere and later)"
-        return _polled(device, "power (W)", api, usual, digits=1)
+    pynvml, handle = nvml(), device.handle
+    field = pynvml.NVML_FI_DEV_POWER_INSTANT
+    calls: Calls = {
+        f"nvmlDeviceGetFieldValues {field} (instant power)": (
+            lambda: field_values(handle, [field], "uiVal")[0] / MILLI
+        ),
+        "nvmlDeviceGetPowerUsage (a mean over 1 s on Ampere and later)": (
+            lambda: query(pynvml.nvmlDeviceGetPowerUsage, handle) / MILLI
+        ),
+    }
+    return _figure(device, "power (W)", calls, digits=1)
 
 
 def _energy(device: Device) -> Source:
     """Joules since the trace began. The counter itself runs since the driver was loaded."""
-    millijoules, name = allocate(c_ulonglong), "nvmlDeviceGetTotalEnergyConsumption"
-    since = Number(millijoules, MILLI, start=None)
-    count = poll(name, device.handle, byref(millijoules), numbers=[since])
-    return _polled(device, "energy (J)", f"{name}, difference from the start", count, digits=1)
+    count, start = nvml().nvmlDeviceGetTotalEnergyConsumption, list[int]()
+
+    def read() -> list[float]:
+        now = query(count, device.handle)
+        start[:] = start or [now]
+        return [(now - start[0]) / MILLI]
+
+    api = "nvmlDeviceGetTotalEnergyConsumption, difference from the start"
+    return Source(device.name, [Series(f"{device.name}/energy (J)", api, 1)], read)
 
 
 def _temperature(device: Device) -> Source:
     pynvml = nvml()
     kind = pynvml.NVML_TEMPERATURE_GPU
-    celsius = allocate(c_uint)
-    api, filled = "nvmlDeviceGetTemperature", celsius
-    arguments: tuple[Any, ...] = (kind, byref(celsius))
-    newer = getattr(pynvml, "c_nvmlTemperature_v1_t", None)
-    if newer is not None:
-        # The older call is to go with CUDA 14.
-        asked = allocate(newer, version=pynvml.nvmlTemperature_v1, sensorType=kind)
-        name = "nvmlDeviceGetTemperatureV"
-        with contextlib.suppress(Unavailable):
-            poll(name, device.handle, byref(asked), numbers=[]).read()
-            api, arguments, filled = name, (byref(asked),), struct_field(asked, "temperature")
-    read = poll(api, device.handle, *arguments, numbers=[Number(filled)])
-    return _polled(device, "temperature (C)", api, read, every=1.0)
+    # The older call is to go with CUDA 14.
+    calls: Calls = {
+        name: functools.partial(query, getattr(pynvml, name), device.handle, kind)
+        for name in ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
+    }
+    return _figure(device, "temperature (C)", calls, every=1.0)
 
 
 def _throttle(device: Device) -> Source:
     """Why the clocks are not higher, as NVML's bits; see gpumon.words.reasons."""
-    bits, name = allocate(c_ulonglong), "nvmlDeviceGetCurrentClocksEventReasons"
-    try:
-        poll(name, device.handle, byref(bits), numbers=[]).read()
-    except Unavailable:
-        # Its name before driver 535, which is to go with CUDA 14.
-        name = "nvmlDeviceGetCurrentClocksThrottleReasons"
-    asked = poll(name, device.handle, byref(bits), numbers=[Number(bits)])
-    return _polled(device, "throttle reasons (bits)", name, asked, every=0.5)
+    pynvml = nvml()
+    # The second name is that before driver 535, which is to go with CUDA 14.
+    names = "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
+    calls: Calls = {
+        name: functools.partial(query, getattr(pynvml, name), device.handle) for name in names
+    }
+    return _figure(device, "throttle reasons (bits)", calls, every=0.5)
 
 
-def _clock(device: Device, series: str, number: int) -> Source:
-    megahertz, name = allocate(c_uint), "nvmlDeviceGetClockInfo"
-    asked = poll(name, device.handle, number, byref(megahertz), numbers=[Number(megahertz)])
-    return _polled(device, series, name, asked, every=0.5)
+def _clock(device: Device, series: str, kind: int) -> Source:
+    ask = nvml().nvmlDeviceGetClockInfo
+    calls: Calls = {ask.__name__: lambda: query(ask, device.handle, kind)}
+    return _figure(device, series, calls, every=0.5)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
+import itertools
 import time
 from collections.abc import Sequence
-from ctypes import byref
 from statistics import median
 from typing import Any
 
-from gpumon.nvml import Device, call, failure, field_values, nvml, poll, query, struct_field
-from gpumon.series import Number, Poll, Series, Source, Unavailable, allocate
-from gpumon.stats import LONGEST
+from gpumon.nvml import Device, failure, field_values, nvml, query
+from gpumon.series import Series, Source, Unavailable
+from gpumon.trace_format import LONGEST
 
 NAMES = ("utilisation (%)", "memory utilisation (%)")
 BUFFER_FROM = 0.25
@@ -43,16 +42,13 @@ def utilisation_source(device: Device, interval: float) -> Source:
     driver's buffered samples since its last reading, where the driver has that buffer.
     """
     pynvml = nvml()
-    kinds = (
-        getattr(pynvml, "NVML_GPU_UTILIZATION_SAMPLES", 1),
-        getattr(pynvml, "NVML_MEMORY_UTILIZATION_SAMPLES", 2),
-    )
+    kinds = (pynvml.NVML_GPU_UTILIZATION_SAMPLES, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES)
     seen = [0, 0]
     cadences: list[float | None] = [None, None]
     try:
         for place, kind in enumerate(kinds):
             stamps = [stamp for stamp, _ in _fresh(device, kind, seen, place)]
-            gaps = [b - a for a, b in zip(stamps, stamps[1:]) if b > a]
+            gaps = [b - a for a, b in itertools.pairwise(stamps) if b > a]
             cadences[place] = round(median(gaps) / 1e6, 4) if gaps else None
         buffers = interval >= BUFFER_FROM
     except Unavailable:
@@ -73,22 +69,18 @@ def utilisation_source(device: Device, interval: float) -> Source:
                 held[place] = None
         return list(held)
 
-    polled = None
-    api = "nvmlDeviceGetSamples, mean of the driver's samples since the reading before"
-    if not buffers:
-        api = "nvmlDeviceGetUtilizationRates"
-        rates = allocate(pynvml.c_nvmlUtilization_t)
-        numbers = [Number(struct_field(rates, "gpu")), Number(struct_field(rates, "memory"))]
-        polled = poll(api, device.handle, byref(rates), numbers=numbers)
-    return Source(
-        device.name,
-        [
-            Series(f"{device.name}/{name}", api, int(buffers), cadence=cadence)
-            for name, cadence in zip(NAMES, cadences)
-        ],
-        polled.read if polled else buffered,
-        poll=polled,
-    )
+    def now() -> list[float | None]:
+        rates = query(pynvml.nvmlDeviceGetUtilizationRates, device.handle)
+        return [rates.gpu, rates.memory]
+
+    api = "nvmlDeviceGetUtilizationRates"
+    if buffers:
+        api = "nvmlDeviceGetSamples, mean of the driver's samples since the reading before"
+    series = [
+        Series(f"{device.name}/{name}", api, int(buffers), cadence=cadence)
+        for name, cadence in zip(NAMES, cadences, strict=True)
+    ]
+    return Source(device.name, series, buffered if buffers else now)
 
 
 def _fresh(device: Device, kind: int, seen: list[int], place: int) -> list[tuple[int, float]]:
@@ -106,80 +98,62 @@ def _fresh(device: Device, kind: int, seen: list[int], place: int) -> list[tuple
     return [(int(sample.timeStamp), float(sample.sampleValue.uiVal)) for sample in fresh]
 
 
-def gpm_supported(device: Device) -> None:
-    """Raise Unavailable, with the reason, where a device has no GPM."""
-    support = query(nvml().nvmlGpmQueryDeviceSupport, device.handle)
-    if not support.isSupportedDevice:
-        raise Unavailable("GPM is not supported by this GPU (Hopper or later)", permanent=True)
-
-
-def gpm_sources(device: Device) -> list[Source]:
-    """GPM's metrics of a device; each reading is the mean since the one before.
+def gpm_sources(device: Device) -> tuple[list[Source], bool]:
+    """GPM's metrics of a device, each the mean since the reading before; and whether it has any.
 
     SM activity is what charts and figures need at every sample. A metric that fails is missing
-    alone.
+    alone. Without GPM, the series that nothing else gives are there with the reason.
     """
-    return [_metrics(device, METRICS[:1], SHORTEST), _metrics(device, METRICS[1:], LONGER)]
+    pynvml = nvml()
+    try:
+        if not query(pynvml.nvmlGpmQueryDeviceSupport, device.handle).isSupportedDevice:
+            raise Unavailable("GPM is not supported by this GPU (Hopper or later)", permanent=True)
+        groups = (METRICS[:1], SHORTEST), (METRICS[1:], LONGER)
+        return [_metrics(device, metrics, every) for metrics, every in groups], True
+    except Unavailable as error:
+        reason = error
+
+    def read() -> list[float]:
+        raise Unavailable(str(reason), permanent=True)
+
+    names = [name for _, name, _ in METRICS if name.endswith("(%)")]
+    series = [Series(f"{device.name}/{name}", "nvmlGpmMetricsGet") for name in names]
+    return [Source(device.name, series, read, LONGER)], False
 
 
 def _metrics(device: Device, metrics: Sequence[tuple[int, str, int]], every: float) -> Source:
     pynvml = nvml()
+    request = pynvml.c_nvmlGpmMetricsGet_t()
+    request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+    request.numMetrics = len(metrics)
+    for metric, (number, _, _) in zip(request.metrics, metrics, strict=False):
+        metric.metricId = number
+    asked = [request.metrics[place] for place in range(len(metrics))]
+    samples = [query(pynvml.nvmlGpmSampleAlloc) for _ in range(2)]
+    taken = [False]
+
+    def read() -> list[float | Unavailable | None]:
+        query(pynvml.nvmlGpmSampleGet, device.handle, samples[1])
+        request.sample1, request.sample2 = samples
+        samples.reverse()
+        if not taken[0]:
+            taken[0] = True
+            return [None] * len(metrics)
+        query(pynvml.nvmlGpmMetricsGet, request)
+        values = [
+            failure("GPM", metric.nvmlReturn) if metric.nvmlReturn else metric.value
+            for metric in asked
+        ]
+        failed = [value for value in values if isinstance(value, Unavailable)]
+        if len(failed) == len(values):
+            raise failed[0]
+        return values
+
     series = [
         Series(f"{device.name}/{name}", f"nvmlGpmMetricsGet, metric {number}", digits)
         for number, name, digits in metrics
     ]
-    get: tuple[Any, ...] = ("nvmlGpmSampleGet", device.handle)
-    samples: list[Any] = []
-
-    def begin() -> Poll:
-        """Take the first sample: of two that take turns, each difference ends with the older."""
-        samples[:] = samples or [query(pynvml.nvmlGpmSampleAlloc) for _ in range(2)]
-        function, arguments = call(*get, samples[0])
-        if code := function(*arguments):
-            raise _failed(code)
-        one, other = (
-            _difference(get, older, newer, [metric for metric, _, _ in metrics])
-            for older, newer in (samples, samples[::-1])
-        )
-        one.alternate, other.alternate = other, one
-        return one
-
-    def read() -> Sequence[float | Unavailable | None]:
-        poll = source.poll
-        if poll is None:
-            source.poll = begin()
-            return [None] * len(series)
-        poll.make()
-        # Not where a call failed: the next difference would begin with a sample not taken.
-        source.poll = poll.alternate
-        return poll.filled()
-
-    source = Source(device.name, series, read, every)
-    return source
-
-
-def _difference(sample: tuple[Any, ...], older: Any, newer: Any, metrics: Sequence[int]) -> Poll:
-    """The calls that take a newer sample, and the metrics between the two.
-
-    sample: the function that takes one, and of what.
-    """
-    pynvml = nvml()
-    request = allocate(pynvml.c_nvmlGpmMetricsGet_t)
-    request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-    request.numMetrics = len(metrics)
-    request.sample1, request.sample2 = older, newer
-    numbers = []
-    for metric, number in zip(request.metrics, metrics):
-        metric.metricId = number
-        numbers.append(
-            Number(struct_field(metric, "value"), code=struct_field(metric, "nvmlReturn"))
-        )
-    calls = [call(*sample, newer), call("nvmlGpmMetricsGet", ctypes.byref(request))]
-    return Poll(calls, numbers, _failed)
-
-
-def _failed(code: int) -> Unavailable:
-    return failure("GPM", code)
+    return Source(device.name, series, read, every)
 
 
 def link_sources(device: Device) -> list[Source]:
@@ -188,10 +162,7 @@ def link_sources(device: Device) -> list[Source]:
         _counters(
             device,
             "PCIe",
-            [
-                getattr(pynvml, "NVML_FI_DEV_PCIE_COUNT_TX_BYTES", 197),
-                getattr(pynvml, "NVML_FI_DEV_PCIE_COUNT_RX_BYTES", 198),
-            ],
+            [pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES],
             2**20,
             "; the other way, nvmlDeviceGetPcieThroughput, blocks for 20 ms and is not used",
         ),
@@ -230,7 +201,7 @@ def _counters(device: Device, bus: str, fields: list[Any], per_mib: int, excuse:
             then, old = before[0]
             rates = [
                 (new - was) / per_mib / (now - then) if new >= was else None
-                for new, was in zip(counts, old)
+                for new, was in zip(counts, old, strict=True)
             ]
         before[:] = [(now, counts)]
         return rates

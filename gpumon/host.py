@@ -79,7 +79,8 @@ def _cores() -> Source:
         if len(now) != len(before):
             raise Unavailable("the number of cores has changed", permanent=True)
         shares = [
-            _percent(new, old) if new[1] - old[1] >= 0.05 else None for new, old in zip(now, before)
+            _percent(new, old) if new[1] - old[1] >= 0.05 else None
+            for new, old in zip(now, before, strict=True)
         ]
         before[:] = now
         return shares
@@ -119,7 +120,7 @@ def _rates(
             then, old = before[0]
             rates = [
                 (new - was) / MIB / (now - then) if new >= was else None
-                for new, was in zip(sums, old)
+                for new, was in zip(sums, old, strict=True)
             ]
         before[:] = [(now, sums)]
         return rates

@@ -10,28 +10,6 @@ import sys
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from gpumon.errors import MonitorError
-
-
-def check_can_record() -> None:
-    """MonitorError where nothing can be recorded."""
-    if sys.platform == "win32":
-        raise MonitorError(
-            "gpumon cannot record on Windows, which lacks the file locks and signals it needs; "
-            "traces of other machines can be read, summarised, drawn and exported here"
-        )
-
-
-def unsupported() -> str | None:
-    """What is not recorded on this system; None where nothing is missing for the system's sake."""
-    if sys.platform == "linux":
-        return None
-    name = "macOS" if sys.platform == "darwin" else sys.platform
-    return (
-        f"on {name} gpumon records the host alone: no GPU, and no CPU, memory and limits of the "
-        "program itself, which it reads on Linux only; it has not been tried there"
-    )
-
 
 def environment() -> dict[str, str]:
     """The program's own environment, with gpumon findable however the program found it."""
@@ -40,23 +18,16 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": here + (os.pathsep + known if known else "")}
 
 
-def interpreter(module: str) -> list[str]:
-    """The command that runs a module, whatever files of its name the working folder holds."""
-    if sys.version_info >= (3, 11):
-        return [sys.executable, "-P", "-m", module]
-    run = "import sys; del sys.path[0]; from runpy import run_module; "
-    return [sys.executable, "-c", f"{run}run_module({module!r}, run_name='__main__')"]
-
-
 def start(
     module: str, config: dict[str, Any], stdout: int, stderr: int | IO[bytes]
 ) -> subprocess.Popen[bytes]:
     """Run a module of gpumon with a configuration; its standard input ends when we do.
 
-    Its separate session keeps an interrupt of the program away from it.
+    Its separate session keeps an interrupt of the program away from it, and no file of the working
+    folder is taken for a module.
     """
     return subprocess.Popen(
-        [*interpreter(module), json.dumps(config)],
+        [sys.executable, "-P", "-m", module, json.dumps(config)],
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=stderr,

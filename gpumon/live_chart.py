@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gpumon import launch
-from gpumon.errors import MonitorError, required_for
+from gpumon.errors import MonitorError
 from gpumon.trace import Trace, read
 from gpumon.trace_files import temporary_path, write_atomically
 
@@ -42,8 +42,6 @@ class LiveView:
     """Keeps one output of the cell up to date until ``stop()``."""
 
     def __init__(self, prefix: Path, period: float, display: Any = None) -> None:
-        with required_for("a live chart"):
-            import matplotlib  # noqa: F401
         self._prefix = prefix
         self._file = chart_file(prefix)
         self._file.unlink(missing_ok=True)

@@ -9,16 +9,18 @@ is in two of the traces is refused.
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from gpumon import clocks
 from gpumon.errors import MonitorError
 from gpumon.recording import NAN, Mark, Recording
+from gpumon.stats import Floats
 
 
 def merge(recordings: Sequence[Recording]) -> Recording:
@@ -32,20 +34,18 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     names = _machine_names(recordings)
     several = len(set(names)) > 1
     shifts, sentences = _shifts(recordings, names)
-    ends = [part.end + shift for part, shift in zip(recordings, shifts)]
+    ends = [part.end + shift for part, shift in zip(recordings, shifts, strict=True)]
     end = max(ends)
     # Where one ends before the others is a moment too: from there on its values are unknown.
-    moments = {moment for moment in ends if moment < end}
-    for part, shift in zip(recordings, shifts):
-        moments.update(moment + shift for moment in part.times)
-    times = array("d", sorted(moments))
+    moments = [part.times + shift for part, shift in zip(recordings, shifts, strict=True)]
+    times = np.unique(np.concatenate([*moments, [moment for moment in ends if moment < end]]))
     devices: list[dict[str, Any]] = []
     series: list[dict[str, Any]] = []
-    columns: list[array[float]] = []
+    columns: dict[str, Floats] = {}
     marks: list[Mark] = []
     events: list[dict[str, Any]] = []
     taken: set[tuple[str, str]] = set()
-    for number, (part, shift, machine) in enumerate(zip(recordings, shifts, names)):
+    for number, (part, shift, machine) in enumerate(zip(recordings, shifts, names, strict=True)):
         prefix = f"{machine}:" if several else ""
         rank = part.header["rank"]
         rank_name = f"rank{rank if rank is not None else number}:"
@@ -57,7 +57,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
                 fresh[device["name"]] = prefix + device["name"]
                 where = {"machine": machine} if several else {}
                 devices.append({**device, "name": prefix + device["name"], **where})
-        held = _held(part, [moment - shift for moment in times], end - shift)
+        values = _values(part, times - shift, end - shift)
         places: dict[int, int] = {}
         for index, entry in enumerate(part.header["series"]):
             owner, _, quantity = entry["key"].partition("/")
@@ -69,8 +69,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
                 continue
             places[index] = len(series)
             series.append({**entry, "key": key})
-            column = part.columns[index]
-            columns.append(array("d", [NAN if at is None else column[at] for at in held]))
+            columns[key] = values[:, index]
         for mark in part.marks:
             own = {} if rank is None or "rank" in mark.attributes else {"rank": rank}
             marks.append(
@@ -94,8 +93,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     return Recording(
         recordings[0].prefix,
         _header(recordings, names, devices, series) | {"clocks": sentences},
-        times,
-        columns,
+        pd.DataFrame(columns, index=pd.Index(times, name="time (s)")),
         sorted(events, key=lambda event: event["t"]),
         sorted(marks, key=lambda mark: (mark.start, mark.depth)),
         end,
@@ -134,11 +132,11 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
     boots = [header["boot"] or number for number, header in enumerate(headers)]
     first = {boot: boots.index(boot) for boot in boots}
     offsets: dict[Any, dict[str, Any]] = {}
-    for boot, header in zip(boots, headers):
+    for boot, header in zip(boots, headers, strict=True):
         if "clock offset" in header:
             offsets.setdefault(boot, header["clock offset"])
     starts, sentences = [], []
-    for number, (boot, header) in enumerate(zip(boots, headers)):
+    for number, (boot, header) in enumerate(zip(boots, headers, strict=True)):
         reference, began = first[boot], header["start (monotonic s)"]
         offset = offsets.get(boot)
         if offset is not None and offset["boot"] in first:
@@ -155,15 +153,13 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
     return [start - min(starts) for start in starts], sentences
 
 
-def _held(part: Recording, moments: Sequence[float], end: float) -> list[int | None]:
-    """The place of the sample that held at each moment; None before its start and after its end."""
-    found: list[int | None] = []
-    for moment in moments:
-        # A hair of tolerance: adding and taking off a shift does not give back the same last bit.
-        place = bisect_right(part.times, moment + 1e-9) - 1
-        over = place < 0 or (moment > part.end - 1e-9 and part.end < end)
-        found.append(None if over else place)
-    return found
+def _values(part: Recording, moments: Floats, end: float) -> Floats:
+    """What held at each moment; NaN before the recording's start and after its end."""
+    # A hair of tolerance: adding and taking off a shift does not give back the same last bit.
+    places = np.searchsorted(part.times, moments + 1e-9, "right") - 1
+    over = (places < 0) | ((moments > part.end - 1e-9) & (part.end < end))
+    values = np.vstack([part.frame.to_numpy(), np.full(len(part.keys), NAN)])
+    return values[np.where(over, -1, places)]
 
 
 def _header(

@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from gpumon import launch
-from gpumon.errors import MonitorError, printable, warn
-from gpumon.launch import check_can_record, unsupported
+from gpumon.errors import MonitorError, printable, required_for, warn
 from gpumon.phases import Marker, Phase
 from gpumon.trace_files import create, hold, marks_file, new_file, prefix_of, release, samples_file
 from gpumon.trace_format import VERSION
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     from gpumon.diagnosis import Diagnosis
     from gpumon.live_chart import LiveView
-    from gpumon.summary import Summary
     from gpumon.trace import Trace
 
 SHORTEST, LONGEST = 0.005, 60.0
@@ -144,14 +142,11 @@ class Monitor:
         If the process cannot start, there is a warning and nothing is recorded.
 
         Raises:
-            MonitorError: this system cannot record, the trace cannot be written, another monitor
-                writes it, or a GPU of ``gpu_ids`` does not exist.
+            MonitorError: the trace cannot be written, another monitor writes it, or a GPU of
+                ``gpu_ids`` does not exist.
         """
         if self.running:
             return
-        check_can_record()
-        if lacking := unsupported():
-            warn(lacking)
         self._lock = create_files(self)
         self._owner = os.getpid()
         config = {
@@ -229,7 +224,8 @@ class Monitor:
 
     def read(self) -> Trace:
         """Read the trace as recorded so far; see :func:`gpumon.read`."""
-        from gpumon.trace import read
+        with required_for("Monitor.read()"):
+            from gpumon.trace import read
 
         return read(self.path)
 
@@ -241,7 +237,7 @@ class Monitor:
         """Return every marked phase as a table; see :meth:`gpumon.Trace.phases`."""
         return self.read().phases()
 
-    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> Summary:
+    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> pd.DataFrame:
         """Return figures for each phase and device; see :meth:`gpumon.Trace.summary`."""
         return self.read().summary(by=by, idle_threshold=idle_threshold)
 
@@ -278,11 +274,12 @@ class Monitor:
         self._lock = None
 
     def _show(self) -> None:
-        from gpumon.live_chart import LiveView, in_notebook
-
-        if not in_notebook():
-            return
         try:
+            with required_for("a live chart"):
+                from gpumon.live_chart import LiveView, in_notebook
+
+            if not in_notebook():
+                return
             self._view = LiveView(self.path, LIVE_SECONDS)
         except MonitorError as error:
             warn(f"recording continues without the chart: {error}")

@@ -8,13 +8,11 @@ It must be opened in the process that samples: it is not fork-safe and its handl
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpumon.series import Call, Number, Poll, Unavailable, as_argument
+from gpumon.series import Unavailable
 
 # Errors that asking again cannot cure.
 _PERMANENT = (
@@ -22,7 +20,7 @@ _PERMANENT = (
     "NVML_ERROR_FUNCTION_NOT_FOUND",
     "NVML_ERROR_NO_PERMISSION",
 )
-NEWEST = "nvmlGpmSampleAlloc"
+NEWEST = "nvmlDeviceGetTemperatureV"
 """The function that the oldest nvidia-ml-py of gpumon's requirements has, and no older one."""
 _LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
 ORDER = (
@@ -72,7 +70,7 @@ def nvml() -> Any:
     if not hasattr(pynvml, NEWEST):
         # The former package "pynvml" has a folder of this name, which hides nvidia-ml-py's module.
         raise Unavailable(
-            f"{pynvml.__file__} is not the pynvml of nvidia-ml-py 11.525.84 or newer; run: pip "
+            f"{pynvml.__file__} is not the pynvml of nvidia-ml-py 13.615 or newer; run: pip "
             "uninstall pynvml; pip install --upgrade --force-reinstall nvidia-ml-py",
             permanent=True,
         )
@@ -88,45 +86,17 @@ def query(function: Callable[..., Any], *arguments: Any) -> Any:
         raise failure(function.__name__, error.value) from None
 
 
-def poll(name: str, *arguments: Any, numbers: list[Number]) -> Poll:
-    """A function of the driver's that is called at every sample, and fills these numbers.
+def field_values(handle: Any, fields: list[Any], kind: str = "ullVal") -> list[int]:
+    """The whole numbers of these fields of a device; Unavailable if one of them failed.
 
-    pynvml makes new structures at each call and wraps what is in them, which takes several times as
-    long as the call itself.
+    kind: which of the value's types holds them.
     """
-    return Poll([call(name, *arguments)], numbers, functools.partial(failure, name))
-
-
-def call(name: str, *arguments: Any) -> Call:
-    """A function of the driver's and what it is given."""
-    return function_of(name), tuple(map(as_argument, arguments))
-
-
-def struct_field(structure: Any, field: str, kind: Any = None) -> Any:
-    """A field of a structure, of its declared type or of ``kind``, that shares its memory."""
-    kind = kind or dict(structure._fields_)[field]
-    return kind.from_buffer(structure, getattr(type(structure), field).offset)
-
-
-def function_of(name: str) -> Callable[..., int]:
-    """A function of the driver's, which gives NVML's code; if the driver has none, that code."""
-    missing = int(nvml().NVML_ERROR_FUNCTION_NOT_FOUND)
-    return getattr(_library(), name, lambda *_: missing)
-
-
-@functools.cache
-def _library() -> ctypes.CDLL:
-    return ctypes.CDLL("libnvidia-ml.so.1")
-
-
-def field_values(handle: Any, fields: list[Any]) -> list[int]:
-    """The whole numbers of these fields of a device; Unavailable if one of them failed."""
     values = query(nvml().nvmlDeviceGetFieldValues, handle, fields)
     for value in values:
         # The call succeeds, whatever became of the fields.
         if value.nvmlReturn:
             raise failure(f"field {value.fieldId}", value.nvmlReturn)
-    return [int(value.value.ullVal) for value in values]
+    return [int(getattr(value.value, kind)) for value in values]
 
 
 def failure(name: str, code: int) -> Unavailable:

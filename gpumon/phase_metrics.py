@@ -6,15 +6,17 @@ The rules of :mod:`gpumon.diagnosis` are made of these.
 from __future__ import annotations
 
 import math
-from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from gpumon import stats
 from gpumon.recording import NAN, Recording
-from gpumon.words import THROTTLING, Row, is_throttled, qualified_gpu_name, reasons
+from gpumon.words import THROTTLING, Row, qualified_gpu_name, reasons
 
 IDLE_BELOW = 5.0
 """Percent of utilisation."""
@@ -24,7 +26,6 @@ MEASURED = 0.9
 """The least share of a phase that is measured where a sentence rests on it: by GPU and figure."""
 COARSE = 1.0
 """Seconds between samples: with more, pauses are not distinguished."""
-FAULTS = "major page faults (1/s)"
 AT_WORK = 50.0
 """Percent of utilisation: above, a clock that nothing holds down is a usual one."""
 SERIES = {
@@ -48,9 +49,9 @@ class HostShare:
     likewise.
     """
 
-    cpu: array[float] | None
+    cpu: stats.Floats | None
     cores: float
-    memory: array[float] | None
+    memory: stats.Floats | None
     memory_limit: float
 
 
@@ -65,7 +66,7 @@ def host_share(recording: Recording, host: dict[str, Any]) -> HostShare:
     whole = recording.series(f"{host['name']}/cpu (%)")
     cpu = recording.series(used) if used else None
     if cpu is not None and whole is not None:
-        cpu = array("d", [w if math.isnan(m) else m for m, w in zip(cpu, whole)])
+        cpu = np.where(np.isnan(cpu), whole, cpu)
     return HostShare(cpu, cores, recording.series(memory) if memory else None, most)
 
 
@@ -84,8 +85,7 @@ def _pair(
     series, limits = (recording.series(found[0]) for found in keys)
     if series is None or limits is None:
         return None, math.nan
-    held = [limit for limit in limits if not math.isnan(limit)]
-    return keys[0][0], min(held, default=math.nan)
+    return keys[0][0], float(np.nanmin(limits))
 
 
 def _owner(key: str, prefix: str) -> str:
@@ -116,15 +116,17 @@ class Phase:
     def of(self, device: str, quantity: str) -> stats.Known:
         """What is known of a series during the phase."""
         values = self.recording.series(f"{device}/{quantity}")
-        return {} if values is None else stats.known(values, self.weights)
+        if values is None:
+            values = np.full(len(self.recording.times), NAN)
+        return stats.known(values, self.weights)
 
     def is_known(self, known: stats.Known) -> bool:
         """Whether enough of the phase is known to say something of all of it."""
-        return sum(known.values()) >= MEASURED * self.seconds
+        return known.total >= MEASURED * self.seconds
 
     def mean(self, known: stats.Known) -> float:
         """Over the phase; NaN where too little of it is known."""
-        return stats.mean(known) if self.is_known(known) else NAN
+        return known.mean() if self.is_known(known) else NAN
 
     def name(self, row: Row) -> str:
         return qualified_gpu_name(row["device"])
@@ -150,7 +152,7 @@ def phase_of(
     kinds = {device["name"]: device["kind"] for device in recording.devices}
     gpus = [row for row in rows if kinds.get(row["device"]) == "gpu"]
     sure = [_sure(phase, row) for row in gpus]
-    if all(_is_enough(row, own, seconds) for row, own in zip(gpus, sure)):
+    if all(_is_enough(row, own, seconds) for row, own in zip(gpus, sure, strict=True)):
         phase.gpus = [row for row in sure if row.get("utilisation mean (%)", NAN) >= USED]
     phase.hosts = [_sure_host(phase, row) for row in rows if kinds.get(row["device"]) == "host"]
     phase.all_took_part = len(phase.gpus) == len(gpus)
@@ -176,29 +178,10 @@ def _is_enough(row: Row, sure: Row, seconds: float) -> bool:
 def _sure_host(phase: Phase, row: Row) -> Row:
     device = next(one for one in phase.recording.devices if one["name"] == row["device"])
     mine = host_share(phase.recording, device).cpu
-    known = stats.known(mine, phase.weights) if mine else phase.of(row["device"], "cpu (%)")
+    known = (
+        stats.known(mine, phase.weights) if mine is not None else phase.of(row["device"], "cpu (%)")
+    )
     return row if phase.is_known(known) else {**row, "utilisation mean (%)": NAN}
-
-
-def memory_share(phase: Phase, host: str) -> float:
-    """Percent of the memory that the program may use of a host; NaN where that is not known."""
-    device = next(one for one in phase.recording.devices if one["name"] == host)
-    mine = host_share(phase.recording, device)
-    used, most = phase.of(host, "memory used (MiB)"), device.get("memory total (MiB)")
-    if mine.memory:
-        used, most = stats.known(mine.memory, phase.weights), mine.memory_limit
-    return 100 * phase.mean(used) / most if most else NAN
-
-
-def major_faults(phase: Phase, host: str) -> float:
-    """Pages a second that the programs recorded on a host had to read from a disk."""
-    prefix = host[: -len("host")]
-    found = [
-        phase.mean(phase.of(key[: -len("/" + FAULTS)], FAULTS))
-        for key in phase.recording.keys
-        if key.startswith(prefix) and key.endswith("process/" + FAULTS)
-    ]
-    return sum(rate for rate in found if not math.isnan(rate))
 
 
 def idle_pauses(phase: Phase, device: str) -> tuple[float, int]:
@@ -209,13 +192,13 @@ def idle_pauses(phase: Phase, device: str) -> tuple[float, int]:
     values = phase.recording.series(f"{device}/utilisation (%)")
     if values is None or phase.recording.step > COARSE:
         return 0.0, 0
-    edges = [*phase.recording.times, phase.recording.end]
+    edges = np.append(phase.recording.times, phase.recording.end)
     idle = counted = 0.0
     count = 0
     for start, end in phase.spans:
         begun = resting = False
         following = bisect_right(phase.starts, start)
-        for place, seconds in stats.inside(edges, [(start, end)]):
+        for place, seconds in zip(*stats.inside(edges, [(start, end)]), strict=True):
             while following < len(phase.starts) and phase.starts[following] < edges[place + 1]:
                 begun, following = False, following + 1  # another repeat, without time between
             if not math.isnan(values[place]):  # a hole neither ends a pause nor begins one
@@ -229,10 +212,31 @@ def idle_pauses(phase: Phase, device: str) -> tuple[float, int]:
     return (100 * idle / counted if counted else 0.0), count
 
 
+def throttled(bits: stats.Floats) -> stats.Floats:
+    """Whether masks hold a reason that slows down work: 1, or 0; NaN where that is not known."""
+    masks = np.nan_to_num(bits).astype(int) & THROTTLING
+    return np.where(np.isnan(bits), NAN, masks > 0)
+
+
+def throttle_intervals(recording: Recording, device: str) -> list[tuple[float, float, str]]:
+    """The stretches in which power or heat held a GPU's clocks down: from, to, and why."""
+    bits = recording.series(f"{device}/throttle reasons (bits)")
+    if bits is None:
+        return []
+    masks = np.nan_to_num(bits).astype(int) & THROTTLING
+    edges = np.append(recording.times, recording.end).tolist()
+    changes = [*np.flatnonzero(np.diff(masks, prepend=-1)), len(masks)]
+    return [
+        (edges[start], edges[end], ", ".join(reasons(masks[start])))
+        for start, end in pairwise(changes)
+        if masks[start]
+    ]
+
+
 def throttle_cause(phase: Phase, device: str) -> str:
     """What held the clocks down for most of the time."""
     seconds: dict[str, float] = {}
-    for value, held in phase.of(device, "throttle reasons (bits)").items():
+    for value, held in zip(*phase.of(device, "throttle reasons (bits)"), strict=True):
         for why in reasons(int(value) & THROTTLING):
             seconds[why] = seconds.get(why, 0.0) + held
     return max(seconds, key=lambda name: seconds[name], default="")
@@ -247,26 +251,20 @@ def throttled_share(phase: Phase, device: str) -> float:
     busy = phase.recording.series(f"{device}/utilisation (%)")
     if bits is None or busy is None:
         return NAN
-    held = sum(
-        seconds
-        for place, seconds in phase.weights
-        if busy[place] >= IDLE_BELOW and is_throttled(bits[place])
-    )
-    return 100 * held / phase.seconds
+    held = (busy >= IDLE_BELOW) & (throttled(bits) == 1)
+    places, seconds = phase.weights
+    return 100 * float(seconds[held[places]].sum()) / phase.seconds
 
 
 def throttled_clocks(phase: Phase, device: str) -> tuple[float, float]:
     """The mean SM clock in MHz at work, while it was throttled and while it was not."""
-    keys = [f"{device}/{key}" for key in ("SM clock (MHz)", "throttle reasons (bits)")]
-    clock, bits = (phase.recording.series(key) for key in keys)
-    busy = phase.recording.series(f"{device}/utilisation (%)")
+    keys = ("SM clock (MHz)", "throttle reasons (bits)", "utilisation (%)")
+    clock, bits, busy = (phase.recording.series(f"{device}/{key}") for key in keys)
     if clock is None or bits is None or busy is None:
         return NAN, NAN
-    at_work = [
-        (place, seconds)
-        for place, seconds in phase.weights
-        if busy[place] >= AT_WORK and not math.isnan(bits[place])
-    ]
-    held = [each for each in at_work if is_throttled(bits[each[0]])]
-    free = [each for each in at_work if not is_throttled(bits[each[0]])]
-    return stats.mean(stats.known(clock, held)), stats.mean(stats.known(clock, free))
+    held = throttled(bits)
+    held[~(busy >= AT_WORK)] = NAN
+    lower, usual = (
+        stats.known(np.where(held == state, clock, NAN), phase.weights).mean() for state in (1, 0)
+    )
+    return lower, usual

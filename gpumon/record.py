@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 from gpumon import clocks
 from gpumon.errors import MonitorError
-from gpumon.launch import RankInfo, check_can_record
+from gpumon.launch import RankInfo
 from gpumon.monitor import Monitor, create_files, record_local_ranks
 from gpumon.phases import TRACE_VARIABLE, write_clock_offset
 from gpumon.trace_files import create, release, samples_file
@@ -28,12 +27,10 @@ OWN = ("KILL", "STOP", "CHLD", "CLD", "CONT", "TSTP", "TTIN", "TTOU")
 """Signals that cannot be caught, or are between a process and its terminal or its children."""
 CRASHES = ("SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS")
 """Signals of a process's own crash, after whose handler it would only crash again."""
-PASSED_ON = signal.valid_signals() - {
-    getattr(signal, f"SIG{name}") for name in OWN + CRASHES if hasattr(signal, f"SIG{name}")
-}
+PASSED_ON = signal.valid_signals() - {getattr(signal, f"SIG{name}") for name in OWN + CRASHES}
 ALONE = RankInfo()
 TO_END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
-_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
+_LIBRARY = ctypes.CDLL(None)
 
 
 def record(command: Sequence[str], monitor: Monitor, rank_info: RankInfo = ALONE) -> int:
@@ -43,7 +40,6 @@ def record(command: Sequence[str], monitor: Monitor, rank_info: RankInfo = ALONE
     is under nohup. Ctrl-C in a terminal reaches the command directly, and this process waits for it
     to react. Of a job's processes on one host only the first samples; the others mark their phases.
     """
-    check_can_record()
     environment = {**os.environ, TRACE_VARIABLE: str(monitor.path)}
     program: subprocess.Popen[bytes] | None = None
     early: list[int] = []
@@ -78,9 +74,8 @@ def record(command: Sequence[str], monitor: Monitor, rank_info: RankInfo = ALONE
 
 
 def _end_with_parent() -> None:
-    """In the new process: have it end (SIGTERM) when this one is killed, where the system can."""
-    if _LIBRARY is not None:
-        _LIBRARY.prctl(TO_END_WITH_PARENT, signal.SIGTERM)
+    """In the new process: have it end (SIGTERM) when this one is killed."""
+    _LIBRARY.prctl(TO_END_WITH_PARENT, signal.SIGTERM)
 
 
 @contextlib.contextmanager

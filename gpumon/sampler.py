@@ -21,18 +21,15 @@ from typing import Any
 
 from gpumon.clocks import boot_id
 from gpumon.gpu import gpu_sources
-from gpumon.gpu_events import ProgramProcesses
+from gpumon.gpu_processes import ProgramProcesses
 from gpumon.host import host_description, host_sources, sampler_memory
-from gpumon.launch import check_can_record, unsupported
 from gpumon.nvml import close_nvml, find_devices, open_nvml
+from gpumon.process import limit_sources, process_source, tree
 from gpumon.scheduler import Scheduler
 from gpumon.series import Source, Unavailable
 from gpumon.trace_files import samples_file
 from gpumon.trace_format import FORMAT
 from gpumon.writer import Writer, send_message
-
-if sys.platform == "linux":
-    from gpumon.process import limit_sources, process_source, tree
 
 
 def collect_sources(
@@ -44,7 +41,8 @@ def collect_sources(
     try:
         nvml = open_nvml()
         found = find_devices(config["gpu_ids"], config["visible"], config["order"])
-        family = ProgramProcesses(lambda: program_processes(config))
+        # The program's processes, and those that its launcher started, where it has one.
+        family = ProgramProcesses(lambda: tree(config["program_root"]))
         for device in found:
             devices.append(device.describe())
             sources += gpu_sources(device, config["interval"], family)
@@ -57,17 +55,9 @@ def collect_sources(
     except Unavailable as error:
         nvml = _without_gpus(config, error)
     devices.append(host_description())
-    sources += host_sources()
-    if sys.platform == "linux":
-        sources += [process_source(config["process_root"]), *limit_sources(config["process_root"])]
+    root = config["process_root"]
+    sources += [*host_sources(), process_source(root), *limit_sources(root)]
     return sources, devices, nvml
-
-
-def program_processes(config: dict[str, Any]) -> list[int]:
-    """The watched program's processes, and those that its launcher started, where it has one."""
-    if sys.platform == "linux":
-        return list(tree(config["program_root"]))
-    return [config["parent"]]
 
 
 def _without_gpus(config: dict[str, Any], error: Unavailable) -> dict[str, Any]:
@@ -93,7 +83,7 @@ def probe(sources: list[Source]) -> None:
             source.dead = error.permanent or error.lost
         except Exception as error:
             values = [Unavailable(f"{type(error).__name__}: {error}")] * len(source.series)
-        for series, value in zip(source.series, values):
+        for series, value in zip(source.series, values, strict=True):
             if isinstance(value, Unavailable):
                 series.reason = str(value)
 
@@ -192,7 +182,6 @@ def main(arguments: list[str]) -> int:
 
 def capabilities() -> dict[str, Any]:
     """Devices, NVML's state, and every series with its API or the reason why it is missing."""
-    check_can_record()
     config = {
         "gpu_ids": None,
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
@@ -239,8 +228,6 @@ def describe(found: dict[str, Any]) -> str:
             more = f"; the driver's own cadence {cadence:g} s" if cadence else ""
             lines.append(f"  yes  {label}: {entry['api']}{more}")
         lines.append("")
-    if lacking := unsupported():
-        lines.append(lacking[:1].upper() + lacking[1:] + ".")
     return "\n".join(lines).rstrip()
 
 

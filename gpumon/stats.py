@@ -2,26 +2,72 @@
 
 A plain mean of samples is wrong when samples come late or a phase is shorter than the interval;
 a value's weight here is the time between its sample and the next that lies inside the phase.
-Without NumPy, which a recorder need not have; only what lies inside a phase is looked at.
 """
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isnan, nan
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from gpumon.trace_format import gap_threshold
+
+Floats = npt.NDArray[np.float64]
 Span = tuple[float, float]
-Weights = Sequence[tuple[int, float]]
-"""The samples that held inside a phase, in order: the place of each, and its seconds above 0."""
-Known = Mapping[float, float]
-"""The known values that held inside a phase, each with its seconds above 0, lowest first."""
-LONGEST = 3
-"""Sampling intervals."""
-LATE = 1.05
-"""Samples come a little late, which alone must not make a gap."""
 UNNOTED = "there is no sample"
+
+
+class Weights(NamedTuple):
+    """The samples that held inside a phase, in order: their places, and seconds above 0."""
+
+    places: npt.NDArray[np.intp]
+    seconds: Floats
+
+
+class Known(NamedTuple):
+    """The known values that held inside a phase, and for how many seconds each.
+
+    Figures of no values are NaN.
+    """
+
+    values: Floats
+    seconds: Floats
+
+    @property
+    def total(self) -> float:
+        """The seconds that are known."""
+        return float(self.seconds.sum())
+
+    def integral(self) -> float:
+        """Value times time, such as joules from watts."""
+        return float(self.values @ self.seconds) if len(self.values) else nan
+
+    def mean(self) -> float:
+        """Mean over time."""
+        return self.integral() / self.total if len(self.values) else nan
+
+    def quantile(self, share: float) -> float:
+        """The value that was not exceeded for ``share`` of the time."""
+        if not len(self.values):
+            return nan
+        order = np.argsort(self.values)
+        reached = np.cumsum(self.seconds[order])
+        place = int(np.searchsorted(reached, share * reached[-1] * (1 - 1e-12)))
+        return float(self.values[order[min(place, len(order) - 1)]])
+
+    def share_below(self, threshold: float) -> float:
+        """Percent of the time in which the value was under the threshold."""
+        below = float(self.seconds[self.values < threshold].sum())
+        return 100 * below / self.total if len(self.values) else nan
+
+    def peak(self) -> float:
+        """The highest value that held at any time."""
+        return float(self.values.max()) if len(self.values) else nan
 
 
 def union(spans: Sequence[Span]) -> list[Span]:
@@ -35,92 +81,54 @@ def union(spans: Sequence[Span]) -> list[Span]:
     return joined
 
 
-def weights(times: Sequence[float], end: float, spans: Sequence[Span]) -> Weights:
+def weights(times: npt.ArrayLike, end: float, spans: Sequence[Span]) -> Weights:
     """The samples that held inside the spans (joined, in order), and for how long.
 
     The first sample also stands for the moment before it, since the start.
     """
-    if not len(times):
-        return []
-    edges = [*times, max(end, times[-1])]
-    edges[0] = min(edges[0], 0.0)
+    edges = np.array(times, float)
+    if len(edges):
+        edges = np.append(edges, max(end, edges[-1]))
+        edges[0] = min(edges[0], 0.0)
     return inside(edges, spans)
 
 
-def inside(edges: Sequence[float], spans: Sequence[Span]) -> Weights:
+def inside(edges: Floats, spans: Sequence[Span]) -> Weights:
     """The stretches from one edge to the next that lie inside the spans (joined, in order)."""
-    found: dict[int, float] = {}
+    places, seconds = [np.empty(0, np.intp)], [np.empty(0)]
     for start, end in spans:
-        place = max(0, bisect_right(edges, start) - 1)
-        while place < len(edges) - 1 and edges[place] < end:
-            seconds = min(edges[place + 1], end) - max(edges[place], start)
-            if seconds > 0:
-                found[place] = found.get(place, 0.0) + seconds
-            place += 1
-    return list(found.items())
+        first = max(0, int(np.searchsorted(edges, start, "right")) - 1)
+        last = int(np.searchsorted(edges[:-1], end))
+        places.append(np.arange(first, last))
+        until = np.minimum(edges[first + 1 : last + 1], end)
+        seconds.append(until - np.maximum(edges[first:last], start))
+    found, where = np.unique(np.concatenate(places), return_inverse=True)
+    held = np.bincount(where, np.concatenate(seconds), minlength=len(found)).astype(float)
+    return Weights(found[held > 0], held[held > 0])
 
 
-def known(values: Sequence[float], weights: Weights) -> Known:
-    """The values that held inside and are known. Time without a value does not count.
-
-    Most values come again and again, so that what is worked out from them is short work.
-    """
-    found: dict[float, float] = {}
-    for place, seconds in weights:
-        if not isnan(value := values[place]):
-            found[value] = found.get(value, 0.0) + seconds
-    return dict(sorted(found.items()))
-
-
-def mean(known: Known) -> float:
-    """Mean over time; NaN where nothing is known."""
-    amount, seconds = integral(known)
-    return amount / seconds if seconds else nan
-
-
-def quantile(known: Known, share: float) -> float:
-    """The value that was not exceeded for ``share`` of the time; NaN where nothing is known."""
-    wanted = share * sum(known.values()) * (1 - 1e-12)
-    reached = 0.0
-    for value, seconds in known.items():
-        reached += seconds
-        if reached >= wanted:
-            return value
-    return peak(known)
-
-
-def share_below(known: Known, threshold: float) -> float:
-    """Percent of the time in which the value was under the threshold."""
-    below = sum(seconds for value, seconds in known.items() if value < threshold)
-    return 100 * below / sum(known.values()) if known else nan
-
-
-def peak(known: Known) -> float:
-    """The highest value that held at any time; NaN where nothing is known."""
-    return max(known, default=nan)
-
-
-def integral(known: Known) -> tuple[float, float]:
-    """Value times time, such as joules from watts, and the seconds that it covers; NaN for none."""
-    amount = sum(value * seconds for value, seconds in known.items())
-    return (amount, sum(known.values())) if known else (nan, 0.0)
+def known(values: Floats, weights: Weights) -> Known:
+    """The values that held inside and are known. Time without a value does not count."""
+    held = values[weights.places]
+    there = ~np.isnan(held)
+    return Known(held[there], weights.seconds[there])
 
 
 def growth(
-    times: Sequence[float], counter: Sequence[float], spans: Sequence[Span], longest: float
+    times: Floats, counter: Floats, spans: Sequence[Span], longest: float
 ) -> tuple[float, float]:
     """How much a counter grew inside the spans, and the seconds of them that this covers.
 
     times, counter: its readings, none of them NaN. Between two it grows evenly; where they are more
     than ``longest`` seconds apart, how it grew is not known. NaN where nothing is.
     """
-    grown = covered = 0.0
-    for place, seconds in inside(times, spans):
-        distance = times[place + 1] - times[place]
-        if distance <= longest:
-            grown += (counter[place + 1] - counter[place]) / distance * seconds
-            covered += seconds
-    return (grown, covered) if covered else (nan, 0.0)
+    places, seconds = inside(times, spans)
+    distance = np.diff(times)[places]
+    near = distance <= longest
+    if not near.any():
+        return nan, 0.0
+    rates = np.diff(counter)[places[near]] / distance[near]
+    return float(rates @ seconds[near]), float(seconds[near].sum())
 
 
 def imbalance(figures: Sequence[float]) -> float:
@@ -129,11 +137,6 @@ def imbalance(figures: Sequence[float]) -> float:
     if len(known) < 2 or max(known) <= 0:
         return nan
     return 100 * (max(known) - min(known)) / max(known)
-
-
-def gap_threshold(interval: float) -> float:
-    """Seconds between two samples that are no gap yet."""
-    return LONGEST * LATE * interval
 
 
 def find_gaps(
@@ -151,7 +154,7 @@ def find_gaps(
     edges = [0.0, *times, end]
     wide = {
         place
-        for place, (before, after) in enumerate(zip(edges, edges[1:]))
+        for place, (before, after) in enumerate(itertools.pairwise(edges))
         if after - before > gap_threshold(interval)
     }
     reasons: dict[int, dict[str, None]] = {}

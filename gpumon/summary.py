@@ -1,23 +1,22 @@
-"""This module computes the summary table, which has one row for each phase and device.
-
-Rows are plain dictionaries, so that neither the command nor a notebook needs pandas.
-"""
+"""This module computes the summary table, which has one row for each phase and device."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from gpumon import stats
-from gpumon.errors import MonitorError, required_for
-from gpumon.phase_metrics import HostShare, host_share
+from gpumon.errors import MonitorError
+from gpumon.phase_metrics import HostShare, host_share, throttled
 from gpumon.recording import NAN, Mark, Recording
-from gpumon.words import Row, is_throttled, table_html, table_text
-
-if TYPE_CHECKING:
-    import pandas as pd
+from gpumon.trace_format import gap_threshold
+from gpumon.words import Row
 
 WHOLE = "(all)"
 COLUMNS = [
@@ -56,36 +55,27 @@ SERIES = {
 }
 
 
-class Summary(list[Row]):
-    """The rows of a summary: dictionaries by column, without what a row has no figure for.
-
-    It prints as a table, and a notebook shows it as one. ``columns`` names all, in their order.
-    """
-
-    def __init__(self, columns: Sequence[str], rows: Iterable[Row]) -> None:
-        super().__init__(rows)
-        self.columns = list(columns)
-
-    def __str__(self) -> str:
-        return table_text(self.columns, self)
-
-    def _repr_html_(self) -> str:
-        return table_html(self.columns, self)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the rows as a DataFrame.
-
-        Raises:
-            MonitorError: pandas is not installed.
-        """
-        with required_for("Summary.to_pandas()"):
-            import pandas as pd
-
-        return pd.DataFrame(list(self), columns=self.columns)
-
-
-def summarize(recording: Recording, by: str, idle_threshold: float) -> Summary:
+def summarize(recording: Recording, by: str, idle_threshold: float) -> pd.DataFrame:
     """See :meth:`gpumon.Trace.summary`."""
+    rows = rows_of(recording, by, idle_threshold)
+    extra = [key for row in rows for key in row if key not in COLUMNS]
+    return pd.DataFrame(rows, columns=[*COLUMNS, *dict.fromkeys(extra)])
+
+
+def table_text(table: pd.DataFrame) -> str:
+    """The table for a terminal of 80 columns, without the columns in which nothing is known."""
+    shown = table.set_index(["phase", "device"]).dropna(axis=1, how="all")
+    return shown.to_string(line_width=80, na_rep="", float_format=_figure)
+
+
+def _figure(value: float) -> str:
+    return (
+        f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if value >= 1 else f"{value:.3g}"
+    )
+
+
+def rows_of(recording: Recording, by: str, idle_threshold: float) -> list[Row]:
+    """The rows of the table, each without what it has no figure for."""
     if by not in ("phase", "repeat", "mark"):
         raise MonitorError(
             f"summary(by={by!r}): choose 'phase' to join repeats, 'repeat' to join ranks, or 'mark'"
@@ -99,8 +89,7 @@ def summarize(recording: Recording, by: str, idle_threshold: float) -> Summary:
     rows: list[Row] = []
     for name, marks, whole in _groups(recording, by):
         rows += _rows(recording, known, name, marks, whole, idle_threshold, by == "mark")
-    extra = [key for row in rows for key in row if key not in COLUMNS]
-    return Summary([*COLUMNS, *dict.fromkeys(extra)], rows)
+    return rows
 
 
 @dataclass
@@ -112,10 +101,10 @@ class _Known:
     """
 
     device: dict[str, Any]
-    series: Mapping[str, Sequence[float]]
-    measured: list[bool]
-    counted: list[float]
-    counter: list[float]
+    series: dict[str, stats.Floats]
+    measured: npt.NDArray[np.bool_]
+    counted: stats.Floats
+    counter: stats.Floats
     mine: HostShare | None = None
 
 
@@ -124,26 +113,21 @@ def _known(recording: Recording, device: dict[str, Any]) -> _Known:
     wanted = {key: f"{name}/{of}" for key, of in SERIES.items()}
     if device["kind"] == "host":
         wanted["busy"] = f"{name}/cpu (%)"
-    series: dict[str, Sequence[float]] = {
-        key: found for key, of in wanted.items() if (found := recording.series(of))
+    series = {
+        key: found for key, of in wanted.items() if (found := recording.series(of)) is not None
     }
     mine = host_share(recording, device) if device["kind"] == "host" else None
-    if mine and mine.cpu and "busy" in series:
+    if mine and mine.cpu is not None and "busy" in series:
         series |= {"machine": series["busy"], "busy": mine.cpu}
-    if mine and mine.memory and "memory" in series:
+    if mine and mine.memory is not None and "memory" in series:
         series |= {"machine memory": series["memory"], "memory": mine.memory}
-    if bits := series.get("throttled"):
-        series["throttled"] = [b if math.isnan(b) else float(is_throttled(b)) for b in bits]
-    counter = series.pop("energy", ())
-    read = [place for place, value in enumerate(counter) if not math.isnan(value)]
-    return _Known(
-        device,
-        series,
-        recording.known(name),
-        [recording.times[place] for place in read],
-        [counter[place] for place in read],
-        mine,
-    )
+    if "throttled" in series:
+        series["throttled"] = throttled(series["throttled"])
+    counter = series.pop("energy", np.full(len(recording.times), NAN))
+    read = ~np.isnan(counter)
+    own = [key for key in recording.keys if key.startswith(f"{name}/")]
+    measured = recording.frame[own].notna().any(axis=1).to_numpy()
+    return _Known(device, series, measured, recording.times[read], counter[read], mine)
 
 
 def _groups(recording: Recording, by: str) -> list[tuple[str, list[Mark], bool]]:
@@ -215,7 +199,7 @@ def _rows(
         common["start (s)"] = marks[0].start
         common |= {k: v for k, v in marks[0].attributes.items() if k not in COLUMNS}
     rows = []
-    longest = stats.gap_threshold(recording.step)
+    longest = gap_threshold(recording.step)
     gpus: list[Row] = []
     place = 0
     for device in known:
@@ -241,34 +225,35 @@ def _figures(
 ) -> Row:
     series = {key: stats.known(values, weights) for key, values in known.series.items()}
     row: Row = {"device": known.device["name"]}
-    row["measured (s)"] = sum((s for place, s in weights if known.measured[place]), 0.0)
+    row["measured (s)"] = float(weights.seconds[known.measured[weights.places]].sum())
     if "busy" in series:
         busy = series["busy"]
-        row["utilisation mean (%)"] = stats.mean(busy)
-        row["utilisation p5 (%)"] = stats.quantile(busy, 0.05)
-        row["utilisation p95 (%)"] = stats.quantile(busy, 0.95)
-        row["idle share (%)"] = stats.share_below(busy, idle_threshold)
+        row["utilisation mean (%)"] = busy.mean()
+        row["utilisation p5 (%)"] = busy.quantile(0.05)
+        row["utilisation p95 (%)"] = busy.quantile(0.95)
+        row["idle share (%)"] = busy.share_below(idle_threshold)
     if "activity" in series:
-        row["SM activity mean (%)"] = stats.mean(series["activity"])
+        row["SM activity mean (%)"] = series["activity"].mean()
     if "memory" in series:
-        row["memory peak (MiB)"] = stats.peak(series["memory"])
+        row["memory peak (MiB)"] = series["memory"].peak()
     if "power" in series:
-        row["power mean (W)"] = stats.mean(series["power"])
-    if any(count > 0 for count in known.series.get("others", ())):  # NaN is none
-        row["others' memory peak (MiB)"] = stats.peak(series.get("others' memory", {}))
-        row["others' SM use mean (%)"] = stats.mean(series.get("others' use", {}))
+        row["power mean (W)"] = series["power"].mean()
+    if "others" in known.series and (known.series["others"] > 0).any():
+        nothing = stats.known(np.empty(0), stats.weights([], 0.0, []))
+        row["others' memory peak (MiB)"] = series.get("others' memory", nothing).peak()
+        row["others' SM use mean (%)"] = series.get("others' use", nothing).mean()
     if "machine" in series and known.mine:
         row["allowed cores"] = known.mine.cores
-        row["machine CPU mean (%)"] = stats.mean(series["machine"])
+        row["machine CPU mean (%)"] = series["machine"].mean()
     if "machine memory" in series and known.mine:
         row["allowed memory (MiB)"] = known.mine.memory_limit
-        row["machine memory peak (MiB)"] = stats.peak(series["machine memory"])
+        row["machine memory peak (MiB)"] = series["machine memory"].peak()
     if "throttled" in series:
-        row["throttled share (%)"] = 100 * stats.mean(series["throttled"])
-    if known.counter:
+        row["throttled share (%)"] = 100 * series["throttled"].mean()
+    if len(known.counter):
         joules = stats.growth(known.counted, known.counter, spans, longest)
     elif "power" in series:
-        joules = stats.integral(series["power"])
+        joules = series["power"].integral(), series["power"].total
     else:
         return row
     row["energy (J)"], row["energy covers (s)"] = joules

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import os
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
+import numpy as np
+import pandas as pd
+
 from gpumon import export
 from gpumon.diagnosis import Diagnosis, diagnose
-from gpumon.errors import MonitorError, required_for
+from gpumon.errors import MonitorError
 from gpumon.merge import merge
 from gpumon.recording import Recording, load
-from gpumon.summary import Summary, summarize
+from gpumon.summary import summarize
 from gpumon.trace_files import expand
 from gpumon.words import time_text
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -86,10 +86,8 @@ class Trace:
             A DataFrame with the index ``time (s)`` since the start of the recording, and one column
             per series with its unit in the name, such as ``gpu0/power (W)``.
 
-        Raises:
-            MonitorError: pandas or NumPy is not installed.
         """
-        return export.to_pandas(self.recording)
+        return self.recording.frame.copy()
 
     def phases(self) -> pd.DataFrame:
         """Return every marked phase as a table, in order of start, with a column per attribute.
@@ -98,12 +96,10 @@ class Trace:
             A DataFrame. Its column ``open`` is True for a phase that was never closed; the phase
             then ends with the trace.
 
-        Raises:
-            MonitorError: pandas is not installed.
         """
         return export.phases_to_pandas(self.recording)
 
-    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> Summary:
+    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> pd.DataFrame:
         """Return figures for each phase and device; phase ``(all)`` is the whole recording.
 
         Means and percentiles are over time, not over samples. The row of device ``gpus`` combines
@@ -127,8 +123,7 @@ class Trace:
             idle_threshold: the utilisation below which a device is idle, in percent.
 
         Returns:
-            A list with one dictionary per phase and device, which prints as a table;
-            ``to_pandas()`` makes a DataFrame of it.
+            A DataFrame with one row per phase and device.
 
         Raises:
             MonitorError: an argument is not valid.
@@ -143,7 +138,7 @@ class Trace:
 
         Returns:
             A list with ``phase``, ``kind``, ``sentence`` and ``figures`` for each phase. The kind
-            is shared, swapping, input_bound, throttled, imbalanced, low_occupancy or ok.
+            is shared, input_bound, throttled, imbalanced, low_occupancy or ok.
         """
         return diagnose(self.recording)
 
@@ -188,16 +183,15 @@ class Trace:
                 chart. ``window``: start and end in seconds. ``size``: width and height in inches.
                 ``devices``: names of the lanes to draw, such as ``["gpu0"]``. ``series``: more
                 lanes, by the beginnings of names: ``temperature``, ``clocks``, ``PCIe``,
-                ``NVLink``, ``disk``, ``network``, ``page faults``.
+                ``NVLink``, ``disk``, ``network``.
 
         Returns:
             A matplotlib Figure.
 
         Raises:
-            MonitorError: an option's value is not valid, or matplotlib or NumPy is not installed.
+            MonitorError: an option's value is not valid.
         """
-        with required_for("a chart"):
-            from gpumon.drawing.chart import draw
+        from gpumon.drawing.chart import draw
 
         if "theme" in options:
             options["theme_name"] = options.pop("theme")
@@ -217,10 +211,9 @@ class Trace:
             The HTML.
 
         Raises:
-            MonitorError: an argument is not valid, or matplotlib or NumPy is not installed.
+            MonitorError: an argument is not valid.
         """
-        with required_for("an interactive chart"):
-            from gpumon.drawing.interactive import page
+        from gpumon.drawing.interactive import page
 
         return page(self, title=title, theme=theme, series=series)
 
@@ -249,8 +242,8 @@ class Trace:
     def _series(self) -> list[dict[str, Any]]:
         """The header's series, with what the events say about those that failed later."""
         series = [dict(entry) for entry in self.recording.header["series"]]
-        for number, entry in enumerate(series):
-            if entry.get("reason") and not all(map(math.isnan, self.recording.columns[number])):
+        for entry in series:
+            if entry.get("reason") and self.recording.series(entry["key"]) is not None:
                 entry["reason"] = None  # it failed when first asked and has worked since
         for event in self.recording.events:
             if event["event"] == "failed":
@@ -285,15 +278,13 @@ class Trace:
         grid = times[:-1] if closed else times
         if len(grid) < 2:
             return result
-        late = [moment - math.floor(moment / interval + 1e-6) * interval for moment in grid]
-        gaps = [after - before for before, after in zip(grid, grid[1:])]
+        late = grid - np.floor(grid / interval + 1e-6) * interval
+        gaps = np.diff(grid)
         result |= {
-            "reached, median (s)": round(statistics.median(gaps), 5),
-            "reached, p99 (s)": round(_p99(gaps), 5),
-            "late, p99 (ms)": round(1000 * _p99(late), 2),
-            "within 10 ms (%)": round(
-                100 * sum(seconds < 0.010 for seconds in late) / len(late), 2
-            ),
+            "reached, median (s)": round(float(np.median(gaps)), 5),
+            "reached, p99 (s)": round(float(np.percentile(gaps, 99)), 5),
+            "late, p99 (ms)": round(1000 * float(np.percentile(late, 99)), 2),
+            "within 10 ms (%)": round(100 * float((late < 0.010).mean()), 2),
             "missed": round(grid[-1] / interval) + 1 - len(grid),
         }
         return result
@@ -311,15 +302,6 @@ class Trace:
                 "memory (MiB)": end.get("sampler memory (MiB)"),
                 "cpu, start-up included (% of a core)": share,
             }
-        shares = [v for v in self.recording.series("sampler/cpu (%)") or () if not math.isnan(v)]
-        return {
-            **exact,
-            "cpu (% of a core)": round(statistics.fmean(shares), 3) if shares else None,
-        }
-
-
-def _p99(values: Sequence[float]) -> float:
-    """The 99th percentile, between the two nearest values."""
-    if len(values) < 2:
-        return values[0]
-    return statistics.quantiles(values, n=100, method="inclusive")[98]
+        shares = self.recording.series("sampler/cpu (%)")
+        mean = None if shares is None else round(float(np.nanmean(shares)), 3)
+        return {**exact, "cpu (% of a core)": mean}

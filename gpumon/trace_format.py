@@ -26,6 +26,10 @@ MOST_VALUES = 20_000_000
 """The most values that a trace keeps: 160 MB once they are read."""
 HUGE = 1e15
 """No time and no value of a trace comes near it."""
+LONGEST = 3
+"""Sampling intervals for which a value stands."""
+LATE = 1.05
+"""Samples come a little late, which alone must not make a gap."""
 
 
 _JSON = json.JSONDecoder(parse_constant=lambda _: None)
@@ -105,9 +109,19 @@ HEADER = {
 """Fields of a header and their types; it also has the interval and the start by both clocks."""
 AMOUNTS = ("memory total (MiB)", "power limit (W)", "cores")
 """Numbers that a device may have."""
-EVENTS = {"failed": "series", "back": "series", "device lost": "device", "gap": "reason"}
-"""The field that an event has in addition to its time."""
-TYPES = {"series": list, "device": str, "reason": str}
+EVENTS: dict[str, tuple[str, type]] = {
+    "failed": ("series", list),
+    "back": ("series", list),
+    "device lost": ("device", str),
+    "shared": ("device", str),
+    "gap": ("reason", str),
+}
+"""The field that an event has in addition to its time, and its type."""
+
+
+def gap_threshold(interval: float) -> float:
+    """Seconds between two samples that are no gap yet."""
+    return LONGEST * LATE * interval
 
 
 def check_header(header: dict[str, Any], path: Path) -> None:
@@ -164,10 +178,8 @@ def is_event(line: Any) -> bool:
     is_timed = isinstance(line, dict) and is_number(line.get("t"), 0)
     if not is_timed or not isinstance(line.get("event"), str):
         return False
-    needed = EVENTS.get(line["event"])
-    return (needed is None or needed in line) and all(
-        isinstance(line[name], kind) for name, kind in TYPES.items() if name in line
-    )
+    name, kind = EVENTS.get(line["event"], ("t", object))
+    return isinstance(line.get(name), kind)
 
 
 def is_mark(line: Any) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from gpumon.diagnosis import diagnose, sentences
+from gpumon.phase_metrics import throttle_intervals
 from gpumon.recording import Recording
 from gpumon.words import (
     duration_text,
     process_label,
     qualified_gpu_name,
-    throttle_intervals,
     time_text,
 )
 
@@ -73,9 +73,8 @@ def _throttled(recording: Recording) -> list[str]:
     """For how long power or heat held which GPU's clocks down."""
     found = []
     for device in recording.devices:
-        bits = recording.series(f"{device['name']}/throttle reasons (bits)") or ()
         seconds: dict[str, list[float]] = {}
-        for start, end, why in throttle_intervals(recording.times, bits, recording.end):
+        for start, end, why in throttle_intervals(recording, device["name"]):
             seconds.setdefault(why, []).append(end - start)
         found += [
             f"{qualified_gpu_name(device['name'])}: clocks throttled ({why}) for "

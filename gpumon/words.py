@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from html import escape
-from typing import IO, Any
-
-from gpumon.errors import printable
+from collections.abc import Mapping
+from typing import Any
 
 REASONS = {
     0x001: "idle",
@@ -57,11 +54,6 @@ def cores_text(host: Mapping[str, Any]) -> str:
     return f"{host['cores']} core{'s' * (host['cores'] != 1)}"
 
 
-def is_throttled(bits: float) -> bool:
-    """Whether a bit mask holds one of those; what is not known, NaN, does not."""
-    return not math.isnan(bits) and int(bits) & THROTTLING > 0
-
-
 def reasons(bits: float) -> list[str]:
     """The names of a bit mask, such as ``["power cap"]``; unknown bits by their number."""
     mask = int(bits)
@@ -93,68 +85,4 @@ def sharing_warning(event: dict[str, Any]) -> str:
     return (
         f"{gpu_name(event['device'])} is shared with {process_label(event)}: "
         "its figures are not the program's alone"
-    )
-
-
-def throttle_intervals(
-    times: Sequence[float], bits: Sequence[float], end: float
-) -> list[tuple[float, float, str]]:
-    """The stretches in which power or heat held the clocks down: from, to, and why."""
-    found: list[tuple[float, float, str]] = []
-    edges = [*times, end]
-    for place, value in enumerate(bits):
-        mask = 0 if math.isnan(value) else int(value) & THROTTLING
-        if not mask:
-            continue
-        why, start, until = ", ".join(reasons(mask)), edges[place], edges[place + 1]
-        if found and found[-1][1] == start and found[-1][2] == why:
-            found[-1] = (found[-1][0], until, why)
-        else:
-            found.append((start, until, why))
-    return found
-
-
-def write_csv(out: IO[str], columns: Sequence[str], rows: Sequence[Row]) -> None:
-    import csv
-
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(columns)
-    for row in rows:
-        table.writerow("" if _unknown(row.get(key)) else row[key] for key in columns)
-
-
-def table_text(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    """The rows for a terminal, without the columns in which nothing is known."""
-    lines = _lines(columns, rows)
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    return "\n".join(
-        "  ".join(word.rjust(width) for word, width in zip(line, widths)) for line in lines
-    )
-
-
-def table_html(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    """The same table for a notebook."""
-    first, *others = _lines(columns, rows)
-    head = "".join(f"<th>{escape(word)}</th>" for word in first)
-    body = ("".join(f"<td>{escape(word)}</td>" for word in line) for line in others)
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in body)}</table>"
-
-
-def _lines(columns: Sequence[str], rows: Sequence[Row]) -> list[list[str]]:
-    """The head and the rows as text, without the columns in which nothing is known."""
-    shown = [key for key in columns if not all(_unknown(row.get(key)) for row in rows)]
-    return [shown, *([_figure(row.get(key)) for key in shown] for row in rows)]
-
-
-def _unknown(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def _figure(value: object) -> str:
-    if _unknown(value):
-        return ""
-    if not isinstance(value, float):
-        return printable(value)
-    return (
-        f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if value >= 1 else f"{value:.3g}"
     )

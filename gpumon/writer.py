@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from gpumon.errors import printable
 from gpumon.trace_files import create, new_file
 from gpumon.trace_format import MOST_VALUES
 
-MOST_OWED = 100
+MOST_OWED = 2**20
+"""Bytes that wait for a disk that takes nothing; more samples are lost, and a gap."""
 LINES = 200
 """Lines that are read in a step."""
 
@@ -26,12 +27,10 @@ def send_message(message: str) -> None:
 
 
 class Writer:
-    """Writes whole lines, one ``write`` each, unbuffered.
+    """Appends lines to a trace, without a buffer of its own but for what the disk refused.
 
-    A sample that could not be written is lost, and a gap: once the disk takes lines again, an
-    event says since when and why, and the next sample names every series. Any other line is kept
-    and written then. Where a trace has more than ``MOST_VALUES``, every second sample is dropped
-    and ``interval``, the seconds between two samples, doubles.
+    Where a trace has more than ``MOST_VALUES``, every second sample is dropped and ``interval``,
+    the seconds between two samples, doubles.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,63 +39,61 @@ class Writer:
         self._path = path
         self._file = create(path)
         self._last: list[float | None] = []
-        self._owed: list[dict[str, Any]] = []
+        self._owed = b""
         self._trouble: str | None = None
-        self._torn = False
         self._gap = False
         self._header: dict[str, Any] = {}
         self._samples = 0
         self._thinning: Iterator[None] | None = None
         self.interval = 0.0
 
-    def sample(
-        self, now: float, values: list[float | None], touched: Iterable[int] | None = None
-    ) -> None:
-        """Append the values that differ from the last sample's; all of them the first time.
-
-        touched: the places of all that may differ, if they are known. To look at
-        others is to wait for the memory.
-        """
-        self._pay()
-        line: list[Any] = [round(now, 4)]
-        last = self._last
-        if len(last) != len(values):
-            self._last = values.copy()
-            line += chain.from_iterable(enumerate(values))
-        else:
-            for place in range(len(values)) if touched is None else touched:
-                value = values[place]
-                if value != last[place]:
-                    last[place] = value
-                    line.append(place)
-                    line.append(value)
+    def sample(self, now: float, values: list[float | None]) -> None:
+        """Append the values that differ from the last sample's; all of them the first time."""
+        moment = round(now, 4)
+        if len(self._owed) > MOST_OWED and not self._append(""):
+            if not self._gap:
+                self.event(now, "gap", reason=f"the trace could not be written: {self._trouble}")
+            self._gap, self._last = True, []
+            return
+        self._gap = False
+        last: list[object] = [*self._last] or [...] * len(values)
+        line: list[Any] = [moment]
+        for place, value in enumerate(values):
+            if value != last[place]:
+                line += place, value
+        self._last = values.copy()
         # As JSON, but faster: there are but numbers and None in it.
-        text = repr(line).replace(" ", "").replace("None", "null")
-        if not self._owed and self._write(text):
-            self._gap = False
-            self._count()
-        else:
-            self._last = []
-            self._lost(line[0])
+        self._append(repr(line).replace(" ", "").replace("None", "null") + "\n")
+        self._count()
 
-    def event(self, now: float, name: str, **details: Any) -> None:
+    def event(self, now: float, name: str, /, **details: Any) -> None:
         self.line({"t": round(now, 4), "event": name, **details})
 
     def line(self, value: dict[str, Any]) -> None:
-        """Append a header or an event, after those that are still owed."""
+        """Append a header or an event."""
         if "gpumon" in value:
             self._header, self.interval = value, value["interval (s)"]
-        self._owed.append(value)
-        del self._owed[MOST_OWED:]
-        self._pay()
+        self._append(json.dumps(value, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
         """One last try at what is owed."""
-        self._pay()
+        self._append("")
         os.close(self._file)
 
+    def _append(self, text: str) -> bool:
+        """Write what is owed and the text, as far as the disk takes it; whether it took all."""
+        # Half a character pair, which is no UTF-8, as the escape that JSON has for it.
+        self._owed += text.encode("utf-8", "backslashreplace")
+        try:
+            self._owed = self._owed[os.write(self._file, self._owed) :]
+            if self._owed:
+                self._complain("the disk took only part of a line")
+        except OSError as error:
+            self._complain(error.strerror or str(error))
+        return not self._owed
+
     def _count(self) -> None:
-        """Count a sample that was written; where there are too many, take a step to thin them out.
+        """Count a sample; where there are too many, take a step to thin them out.
 
         To do it at once takes longer than the time between samples.
         """
@@ -132,7 +129,7 @@ class Writer:
                     if line.startswith(b"["):
                         with contextlib.suppress(ValueError):  # a torn line
                             moment, *pairs = json.loads(line)
-                            changed.update(zip(pairs[::2], pairs[1::2]))
+                            changed.update(zip(pairs[::2], pairs[1::2], strict=True))
                             if samples % 2 == 0:
                                 kept = [moment, *chain.from_iterable(changed.items())]
                                 line = json.dumps(kept, separators=(",", ":")).encode() + b"\n"
@@ -147,35 +144,9 @@ class Writer:
             new.unlink(missing_ok=True)
             raise
         os.close(self._file)
-        self._file, self._header, self._torn = file, header, False
+        self._file, self._header = file, header
         self._last, self._samples = [], samples // 2  # the next sample names every series
         self.interval = header["interval (s)"]
-
-    def _lost(self, now: float) -> None:
-        """The first sample of a gap leaves an event to be written as soon as one can be."""
-        if not self._gap:
-            self._gap = True
-            self.event(now, "gap", reason=f"the trace could not be written: {self._trouble}")
-
-    def _pay(self) -> None:
-        while self._owed and self._write(json.dumps(self._owed[0], ensure_ascii=False)):
-            del self._owed[0]
-
-    def _write(self, text: str) -> bool:
-        # A newline first if the last line was torn, so that it spoils itself alone.
-        # Half a character pair, which is no UTF-8, as the escape that JSON has for it.
-        data = (("\n" if self._torn else "") + text + "\n").encode("utf-8", "backslashreplace")
-        try:
-            written = os.write(self._file, data)
-            why = "the disk took only part of a line"
-        except OSError as error:
-            written, why = 0, error.strerror or str(error)
-        if written < len(data):
-            self._torn = self._torn or written > 0
-            self._complain(why)
-            return False
-        self._torn = False
-        return True
 
     def _complain(self, why: str) -> None:
         if self._trouble is None:

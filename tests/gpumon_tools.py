@@ -79,7 +79,7 @@ def gpu(number: int, lines: str = "") -> str:
 
 def row_of(trace: gpumon.Trace, phase: str = "train", device: str = "gpu0") -> Any:
     """A row of the summary."""
-    return trace.summary().to_pandas().set_index(["phase", "device"]).loc[(phase, device)]
+    return trace.summary().set_index(["phase", "device"]).loc[(phase, device)]
 
 
 def reasons_of(trace: gpumon.Trace) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def _draw(
         bands.ribbon(ribbon)
         top -= RIBBON * bands.levels
     last = len(lanes) - 1
-    for number, (lane, tall) in enumerate(zip(lanes, heights)):
+    for number, (lane, tall) in enumerate(zip(lanes, heights, strict=True)):
         top -= GAP + tall * scale
         axes = figure.add_axes((span[0], top / height, span[1], tall * scale / height))
         frame_axes(axes, colours, window, number == last, tall * scale > 0.81, top=lane.top)

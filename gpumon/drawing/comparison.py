@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import textwrap
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -111,7 +110,7 @@ _theme = theme
 
 
 def _lane(axes: mpl.axes.Axes, run: Run, colours: Theme, inside: float) -> None:
-    end, count = run.end, bisect_left(run.recording.times, run.end)
+    end, count = run.end, int(np.searchsorted(run.recording.times, run.end))
     times = run.recording.times[:count]
     weights = stats.weights(times, end, [(run.origin, end)])
     notes: list[tuple[str, str]] = []
@@ -134,7 +133,7 @@ def _lane(axes: mpl.axes.Axes, run: Run, colours: Theme, inside: float) -> None:
                 )
                 axes.fill_between(corners, least, greatest, color=colour, alpha=0.22, linewidth=0)
         axes.plot(corners, heights, color=colour, linewidth=0.9)
-        share = stats.mean(stats.known(middle.tolist(), weights))
+        share = stats.known(middle, weights).mean()
         notes.append((colour, figure_text(share, f"% {WORDS[kind]}")))
     notes.append((colours.faint, duration_text(end - run.origin)))
     _texts(axes, run, notes, colours)

@@ -14,22 +14,19 @@ import numpy as np
 from gpumon import stats
 from gpumon.drawing.lanes import Lane, Line, figure_text
 from gpumon.errors import MonitorError
-from gpumon.phase_metrics import host_share
+from gpumon.phase_metrics import host_share, throttle_intervals
 from gpumon.recording import Recording
+from gpumon.stats import Floats
 from gpumon.trace_notes import at_time
 from gpumon.words import (
     cores_text,
     gpu_name,
     memory_text,
-    throttle_intervals,
 )
 
 KINDS = ("first", "second", "third", "fourth")
 MOST_MARKS = 8
-GROUPS = {
-    "clocks": ("sm clock", "memory clock"),
-    "page faults": ("page faults", "major page faults"),
-}
+GROUPS = {"clocks": ("sm clock", "memory clock")}
 """Names for several quantities; any other name is the beginning of a quantity's own."""
 ADDING_UP = ("count)", "J)")
 """Units of what is counted since the start, of which a mean says nothing."""
@@ -63,7 +60,7 @@ def _lanes(recording: Recording, window: tuple[float, float], series: Sequence[s
         else:
             lane = _gpu(recording, device, weights)
             lane.marks = throttle_marks(recording, device["name"])
-            lanes += [lane, *sharing_lanes(recording, device, weights)]
+            lanes.append(lane)
     return lanes + series_lanes(recording, series, weights)
 
 
@@ -91,13 +88,13 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
 
 
 def _mean_line(
-    kind: str, label: str, values: Sequence[float] | None, unit: str, weights: stats.Weights
+    kind: str, label: str, values: Floats | None, unit: str, weights: stats.Weights
 ) -> list[Line]:
     """A line with its mean over the window at its side; none where there are no values."""
     if values is None:
         return []
-    note = figure_text(stats.mean(stats.known(values, weights)), unit)
-    return [Line(kind, label, np.asarray(values), note)]
+    note = figure_text(stats.known(values, weights).mean(), unit)
+    return [Line(kind, label, values, note)]
 
 
 def _subtitle(device: dict[str, Any]) -> str:
@@ -119,11 +116,11 @@ def memory_line(
     return [_memory(memory, total, weights)]
 
 
-def _memory(memory: Sequence[float], total: float, weights: stats.Weights) -> Line:
+def _memory(memory: Floats, total: float, weights: stats.Weights) -> Line:
     label = "memory, % of the device's"
-    peak = stats.peak(stats.known(memory, weights))
+    peak = stats.known(memory, weights).peak()
     note = f"{memory_text(peak)} peak" if not math.isnan(peak) else "no figure, memory"
-    return Line("memory", label, 100 * np.asarray(memory) / total, note, total / 100 / 1024, "GiB")
+    return Line("memory", label, 100 * memory / total, note, total / 100 / 1024, "GiB")
 
 
 def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
@@ -149,33 +146,10 @@ def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) 
 
 def throttle_marks(recording: Recording, device: str) -> list[tuple[float, str]]:
     """Where the clocks of a GPU begin to be throttled, and why."""
-    bits = recording.series(f"{device}/throttle reasons (bits)") or ()
     throttled: dict[str, float] = {}
-    for start, _, why in throttle_intervals(recording.times, bits, recording.end):
+    for start, _, why in throttle_intervals(recording, device):
         throttled.setdefault(why, start)
     return sorted((start, why) for why, start in throttled.items())[:MOST_MARKS]
-
-
-def sharing_lanes(
-    recording: Recording, device: dict[str, Any], weights: stats.Weights
-) -> list[Lane]:
-    """A second lane of a GPU that was shared: what the program used of it, and what others did."""
-    name = device["name"]
-    if not any(count > 0 for count in recording.series(f"{name}/other processes (count)") or ()):
-        return []
-    lane = Lane(name, f"{gpu_name(name)}, whose", "mine and others'")
-    words = {"mine": "mine", "others": "others'"}
-    for whose, word in words.items():
-        use = recording.series(f"{name}/SM use {whose} (%)")
-        for line in _mean_line(whose, "", use, f"% SM {word}", weights):
-            line.short = f"SM use, {word}"
-            lane.lines.append(line)
-    for whose, word in words.items():
-        for line in memory_line(recording, device, f"memory {whose} (MiB)", weights):
-            line.kind, line.label, line.short = f"memory_{whose}", "", f"memory, {word}"
-            line.note = f"{line.note.removesuffix(' peak')} {word}"
-            lane.lines.append(line)
-    return [lane]
 
 
 def series_lanes(recording: Recording, names: Sequence[str], weights: stats.Weights) -> list[Lane]:
@@ -226,21 +200,21 @@ def _keys(recording: Recording, name: str) -> list[str]:
 def _line(recording: Recording, key: str, kind: str, full: float, weights: stats.Weights) -> Line:
     quantity, _, unit = key.partition("/")[2].rpartition(" (")
     shown = _shown(unit.rstrip(")"))
-    values = np.asarray(recording.series(key))
-    known = stats.known(values.tolist(), weights)
-    if not known:
+    values = recording.frame[key].to_numpy()
+    known = stats.known(values, weights)
+    if not len(known.values):
         note = f"{quantity} unknown"
     elif unit == "bits)":
         note = f"{quantity}, bits"
     elif unit in ADDING_UP:
-        note = f"{quantity} up to {_digits(stats.peak(known))} {shown}".rstrip()
+        note = f"{quantity} up to {_digits(known.peak())} {shown}".rstrip()
     else:
-        note = f"{quantity} {_digits(stats.mean(known))} {shown}".rstrip()
+        note = f"{quantity} {_digits(known.mean())} {shown}".rstrip()
     return Line(kind, "", 100 * values / full, note, full / 100, shown, quantity)
 
 
 def _most(recording: Recording, keys: Sequence[str]) -> float:
-    return max(float(np.nanmax(recording.series(key))) for key in keys)  # type: ignore[arg-type]
+    return float(recording.frame[list(keys)].max().max())
 
 
 def _round_up(value: float) -> float:

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from gpumon import stats
 from gpumon.errors import MonitorError
 from gpumon.recording import Mark, Recording
+from gpumon.stats import Floats
 
 MOST_LEVELS = 3
 
-Floats = npt.NDArray[np.float64]
 LABELS = {
     "busy": "GPU utilisation, mean and range",
     "activity": "SM activity, mean",
@@ -169,7 +169,7 @@ def _lines(
 ) -> dict[str, dict[str, Floats]]:
     found = {
         kind: {
-            device: np.asarray(values)
+            device: values
             for device in devices
             if (values := recording.series(f"{device}/{_QUANTITIES[kind]}")) is not None
         }

@@ -25,7 +25,6 @@ class Theme:
     power: str
     host: str
     machine: str
-    others: str
     phases: tuple[str, ...]
     phase_text: str
     tint: float
@@ -55,10 +54,6 @@ KINDS = {
     "memory": Look("memory"),
     "machine_memory": Look("memory", dash=(2, 2)),
     "power": Look("power", dash=(4, 1.5), pixels=4),
-    "mine": Look("busy", area=True, pixels=2, named=False),
-    "others": Look("others", area=True, pixels=2, named=False),
-    "memory_mine": Look("memory", named=False),
-    "memory_others": Look("machine", dash=(4, 1.5), named=False),
     "first": Look("busy", named=False),
     "second": Look("activity", dash=(4, 1.5), named=False),
     "third": Look("memory", dash=(2, 2), named=False),
@@ -92,7 +87,6 @@ THEMES = {
         power="#A8457F",
         host="#5B6B7B",
         machine="#8A6A1F",
-        others="#B3261E",
         phases=PALE,
         phase_text="#1F2328",
         tint=0.38,
@@ -109,7 +103,6 @@ THEMES = {
         power="#EE9CCB",
         host="#9FB3C8",
         machine="#D9B45B",
-        others="#FF8A80",
         phases=DEEP,
         phase_text="#F2F5F8",
         tint=0.32,

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gpumon import gpu_events
+from gpumon import gpu_processes
 from gpumon.series import Unavailable
 from helpers.launch import processes
 from helpers.runner import kernel_processes
@@ -91,13 +91,13 @@ class Watch:
                     self._note(gpu, process, memory, "during")
 
     def _note(self, gpu: str, process: int, memory: float | None, seen: str) -> None:
-        other = OtherProcess(gpu, process, gpu_events.process_name(process), memory, seen)
+        other = OtherProcess(gpu, process, gpu_processes.process_name(process), memory, seen)
         self._found[gpu, process] = other
         self._warn(f"{other}: another process shares this GPU, its times are not reliable")
 
     def _ask(self) -> list[tuple[str, int, float | None]]:
         try:
-            return gpu_events.compute_processes(self._uuids)
+            return gpu_processes.compute_processes(self._uuids)
         except Unavailable as error:
             if self._reason is None:
                 self._reason = f"the driver does not list the processes on the GPUs ({error})"

@@ -31,7 +31,7 @@ def chart(run: RunState) -> Any:
     if run.rank:
         return None
     trace = samplers.read(run.folder)
-    utilisation = trace.summary().to_pandas()
+    utilisation = trace.summary()
     run.record.add("monitor", trace.metadata())
     run.record.add("energy", record.energy(utilisation))
     run.record.add("memory", record.memory(utilisation, run.held))

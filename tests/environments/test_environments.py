@@ -119,7 +119,7 @@ def test_every_kernel_has_what_the_project_needs(lock: str) -> None:
 
     gpumon = tomllib.loads((ROOT / "gpumon" / "pyproject.toml").read_text())["project"]
     extras = gpumon["optional-dependencies"]
-    asked_for = [*gpumon["dependencies"], *extras["plot"], *extras["tables"], *dependencies()]
+    asked_for = [*gpumon["dependencies"], *extras["plot"], *dependencies()]
     assert {name_of(d) for d in asked_for} - set(locked(lock)) == {name_of(gpumon["name"])}
     assert {"ipykernel", "pytest"} <= set(locked(lock))
 

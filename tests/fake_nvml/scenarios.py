@@ -140,7 +140,7 @@ def main(target: Path) -> None:
         chart = gpumon.compare(both, title="Two runs on the same axes", align="train")
         chart.savefig(target / "gpumon-compare.png", dpi=80)
         for name in ("input_bound", "imbalanced"):
-            print(traces[name].summary().to_pandas().query("phase == 'train'").T.to_string())
+            print(traces[name].summary().query("phase == 'train'").T.to_string())
 
 
 if __name__ == "__main__":

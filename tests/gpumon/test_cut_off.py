@@ -42,12 +42,7 @@ def spoilt(sound: Path, **edits: Edit) -> Iterator[Path]:
 def known(trace: gpumon.Trace) -> set[tuple[str, float, float]]:
     """Every value that the trace says was measured: its series, moment and size."""
     read = trace.recording
-    return {
-        (key, moment, value)
-        for key, column in zip(read.keys, read.columns, strict=True)
-        for moment, value in zip(read.times, column, strict=True)
-        if value == value
-    }
+    return {(key, moment, value) for (moment, key), value in read.frame.stack().dropna().items()}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from array import array
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +87,6 @@ def others(share: float | Values) -> Series:
     return active(80) | used
 
 
-def memory(share: float | Values, faults: float | Values) -> Series:
-    return {
-        "process/memory allowance used (MiB)": share if isinstance(share, list) else 20 * share,
-        "process/memory allowance (MiB)": 2000.0,
-        "process/major page faults (1/s)": faults,
-    }
-
-
 def cpu(share: float) -> Series:
     return {"process/CPU allowance used (%)": share, "process/CPU allowance (cores)": 2.0}
 
@@ -122,12 +113,6 @@ def first(value: float) -> Values:
 FULL_FOR_LONG = busy([99.0] * 100)
 SENTENCES: list[tuple[str, Series, Series, str]] = [
     ("shared", busy(99), others(42), "GPU 0 was shared: other programs took 42 % of its SMs' time"),
-    (
-        "swapping",
-        busy(30),
-        memory(97, 850),
-        "97 % of the memory that the program may use was taken, and 850 pages a second",
-    ),
     ("input_bound", busy(35), cpu(97), "the CPU was 97 % busy and GPU 0 only 35 %: the CPU is the"),
     (
         "throttled",
@@ -139,10 +124,7 @@ SENTENCES: list[tuple[str, Series, Series, str]] = [
     ("low_occupancy", busy(99, 0), active(20), "GPU 0 ran a kernel for 99 % of the time, but"),
     ("ok", busy(99), active(80), "GPU 0 had work for 99 % of the time, with 80 % SM activity"),
 ]
-FIGURES = {
-    "shared": {"others' SM use mean (%)": 42.0},
-    "swapping": {"memory mean (%)": 97.0, "major page faults (1/s)": 850.0},
-}
+FIGURES = {"shared": {"others' SM use mean (%)": 42.0}}
 
 
 @pytest.mark.parametrize("name", ["ok", "input_bound", "imbalanced", "low_occupancy"])
@@ -167,9 +149,6 @@ KINDS: list[tuple[Series, Series, str | None]] = [
     # Each rule holds from its limits on.
     (busy(99), others(4.9), "ok"),
     (busy(99), others(5), "shared"),
-    (busy(30), memory(89.9, 100), None),
-    (busy(30), memory(90, 99.9), None),
-    (busy(30), memory(90, 100), "swapping"),
     (busy(60), cpu(89.9), None),
     (busy(60), cpu(90), "input_bound"),
     (busy(60.1), cpu(90), None),
@@ -194,7 +173,7 @@ KINDS: list[tuple[Series, Series, str | None]] = [
     (busy(first(99)), active(80), None),
     (busy(99), others(first(50)), None),
     # What makes figures worthless comes first.
-    (busy([80.0, 0.0] * 10), memory(97, 500) | others(9), "shared"),
+    (busy([80.0, 0.0] * 10), others(9), "shared"),
 ]
 
 
@@ -234,9 +213,7 @@ def on_hosts(path: Path, values: Values, cpus: list[float | None]) -> diagnosis.
         ]
     )
     for name, cpu in zip(names, cpus, strict=True):
-        place = trace.recording.keys.index(f"{name}:host/cpu (%)")
-        known = array("d", [math.nan if cpu is None else cpu] * len(trace.recording.times))
-        trace.recording.columns[place] = known
+        trace.recording.frame[f"{name}:host/cpu (%)"] = math.nan if cpu is None else cpu
     said = trace.diagnosis()
     return said[0] if said else None
 
@@ -298,10 +275,10 @@ def test_a_phase_of_few_samples_is_not_judged(tmp_path: Path) -> None:
 def test_power_and_cpu_that_are_hardly_known_bear_no_sentence(tmp_path: Path) -> None:
     for key, value, share in (("gpu0/power (W)", 600.0, 99.0), ("host/cpu (%)", 97.0, 30.0)):
         trace = gpumon.read(write(tmp_path / "t", {"gpu0": [share] * 20}, marks=until(20)))
-        column = trace.recording.columns[trace.recording.keys.index(key)]
-        column[:] = array("d", [value] * 20)
+        frame = trace.recording.frame
+        frame[key] = value
         assert len(trace.diagnosis()) == 1, key
-        column[2:] = array("d", [math.nan] * 18)
+        frame[key] = frame[key].where(frame.index < 2)
         assert not trace.diagnosis(), key
 
 
@@ -309,11 +286,9 @@ def test_a_lost_gpu_leaves_nothing_sure(tmp_path: Path) -> None:
     gpus: dict[str, Values] = {"gpu0": [99.0] * 20, "gpu1": [99.0] * 10 + [None] * 10}
     more: dict[str, Values] = {f"gpu{n}/SM activity (%)": [80.0] * 20 for n in range(2)}
     trace = gpumon.read(write(tmp_path / "t", gpus, marks=until(20), more=more))
-    recording = trace.recording
-    for key, column in zip(recording.keys, recording.columns, strict=True):
-        if key.startswith("gpu1/"):
-            column[10:] = array("d", [math.nan] * (len(column) - 10))
-    assert trace.summary().to_pandas().query("device == 'gpu1'")["measured (s)"].iloc[1] == 10
+    frame = trace.recording.frame
+    frame.loc[10:, [key for key in frame if key.startswith("gpu1/")]] = math.nan
+    assert trace.summary().query("device == 'gpu1'")["measured (s)"].iloc[1] == 10
     assert trace.diagnosis() == []
 
 

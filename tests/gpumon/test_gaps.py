@@ -171,7 +171,7 @@ def test_merging_does_not_fill_what_one_trace_lacks(tmp_path: Path) -> None:
     assert frame.loc[3.0:8.5].isna().all() and frame.loc[12.0:].isna().all()
     assert frame.loc[9.0:11.5].eq(70).all()
     alone = gpumon.read([c, d])  # nothing is sampled between 5 s, where c ends, and 18 s
-    summary = alone.summary().to_pandas().set_index(["phase", "device"])
+    summary = alone.summary().set_index(["phase", "device"])
     assert summary.loc[("(all)", "gpu2"), "measured (s)"] == pytest.approx(5)
     assert summary.loc[("(all)", "gpu3"), "energy (J)"] == pytest.approx(500)
     assert [gap["seconds"] for gap in alone.recording.gaps] == [15]
@@ -242,7 +242,7 @@ def test_a_stopped_sampler_leaves_a_gap_with_its_reason(tmp_path: Path) -> None:
     gap = max(trace.recording.gaps, key=lambda gap: gap["seconds"])
     assert gap["seconds"] > 0.2 and "stopped" in gap["reason"]
     assert trace.to_pandas().loc[gap["t"]].isna().all()
-    whole = trace.summary().to_pandas().query("phase == '(all)' and device == 'host'").iloc[0]
+    whole = trace.summary().query("phase == '(all)' and device == 'host'").iloc[0]
     assert whole["measured (s)"] <= whole["seconds"] - gap["seconds"] + 1e-3
     assert any("stopped" in text.get_text() for text in trace.plot().texts)
     assert "stopped" in trace.html()

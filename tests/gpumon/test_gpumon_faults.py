@@ -22,6 +22,7 @@ from processes import ended
 from test_monitor import ROOT
 
 import gpumon
+from gpumon import writer
 from gpumon.scheduler import Scheduler
 from gpumon.series import Series, Source
 from gpumon.trace_files import marks_file, samples_file
@@ -55,17 +56,17 @@ def record(prefix: Path) -> None:
     """What the sampler does in eight seconds, on a clock of its own: header, samples, events."""
     sound = samples_file(write(prefix.with_name("sound"), {}))
     header = json.loads(sound.read_text().splitlines()[0])
-    writer = Writer(samples_file(prefix))
-    writer.line(header)
+    out = Writer(samples_file(prefix))
+    out.line(header)
     values = iter(range(100))
     series = [Series(entry["key"], "none") for entry in header["series"]]
-    sampler = Scheduler([Source("host", series, lambda: [next(values), 7.0])], 1.0, writer)
+    sampler = Scheduler([Source("host", series, lambda: [next(values), 7.0])], 1.0, out)
     for second in range(SAMPLES):
         if second == 5:
-            writer.event(second, "back", series=[0])
+            out.event(second, "back", series=[0])
         sampler.tick(second, float(second))
-    writer.event(SAMPLES, "end", why="closed")
-    writer.close()
+    out.event(SAMPLES, "end", why="closed")
+    out.close()
 
 
 def readings(trace: gpumon.Trace) -> dict[float, float]:
@@ -79,6 +80,7 @@ def test_a_full_disk_costs_the_samples_of_its_time(
 ) -> None:
     disk = Disk(4, fault, 3)
     monkeypatch.setattr(os, "write", disk)
+    monkeypatch.setattr(writer, "MOST_OWED", 0)
     record(tmp_path / "t")
     monkeypatch.undo()
     assert disk.failed
@@ -91,7 +93,7 @@ def test_a_full_disk_costs_the_samples_of_its_time(
     why = os.strerror(fault) if fault else "only part of a line"
     assert why in gap["reason"]
     assert np.isnan(trace.to_pandas()["host/memory used (MiB)"].loc[gap["t"]])
-    assert trace.summary().to_pandas().iloc[0]["measured (s)"] == pytest.approx(SAMPLES - lost)
+    assert trace.summary().iloc[0]["measured (s)"] == pytest.approx(SAMPLES - lost)
     assert any(why in note.get_text() for note in trace.plot().texts)
     # What is no sample is late, and not lost.
     assert trace.metadata()["ended"] == "closed"

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from gpumon_tools import Marks, write
 
@@ -118,8 +119,7 @@ def test_under_mpiexec_one_process_a_host_samples_and_all_mark(tmp_path: Path) -
     assert sorted(trains["rank"]) == [0, 1, 2]
     assert not trace.recording.header["clocks"], "one boot has one clock"
     processes = trace.recording.series("rank0:process/processes (count)")
-    known = [count for count in processes or () if count == count]
-    assert max(known) >= 3, "all that the launcher started there"
+    assert processes is not None and np.nanmax(processes) >= 3, "all that the launcher started"
 
 
 # Rank 1's own boot, host name and monotonic clock, made of this machine.
@@ -313,7 +313,7 @@ def test_a_gap_of_one_host_is_none_of_another(tmp_path: Path) -> None:
     write(tmp_path / "u", {"gpu0": values}, host="n2", boot="boot-b")
     merged = gpumon.read([tmp_path / "t", tmp_path / "u"])
     assert [gap["seconds"] for gap in merged.recording.gaps] == [6.0]
-    table = merged.summary().to_pandas().set_index(["phase", "device"])["measured (s)"]
+    table = merged.summary().set_index(["phase", "device"])["measured (s)"]
     assert table["(all)", "n1:gpu0"] == pytest.approx(14)
     assert table["(all)", "n2:gpu0"] == pytest.approx(20)
 
@@ -323,7 +323,7 @@ def test_a_trace_named_twice_counts_once(tmp_path: Path) -> None:
     for other in (path, path.with_name("t.jsonl"), f"{path}*"):
         names = [path, other]
         trace = gpumon.read(names)
-        assert trace.summary().to_pandas()["items"].unique().tolist() == [8], names
+        assert trace.summary()["items"].unique().tolist() == [8], names
 
 
 def test_a_pattern_may_be_of_folders(tmp_path: Path) -> None:

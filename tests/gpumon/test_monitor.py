@@ -68,7 +68,7 @@ def test_records_host_and_phases_without_a_driver(tmp_path: Path) -> None:
     phases = monitor.phases()
     assert list(phases["phase"]) == ["train", "train/step"]
     assert phases["epoch"][0] == 1 and phases["seconds"][0] >= 0.2
-    summary = monitor.summary().to_pandas().set_index(["phase", "device"])
+    summary = monitor.summary().set_index(["phase", "device"])
     row = summary.loc[("train", "host")]
     assert row["items/s"] == pytest.approx(100 / row["seconds"])
     assert summary.loc[("(all)", "host"), "items"] == 100
@@ -108,7 +108,7 @@ def test_child_processes_mark_in_the_same_trace(tmp_path: Path) -> None:
     assert phases["process"].nunique() == 3
     assert not phases["open"].any()
     # Images of different processes add up; time is their union.
-    row = monitor.summary().to_pandas().query("phase == 'run/train'").iloc[0]
+    row = monitor.summary().query("phase == 'run/train'").iloc[0]
     assert row["items"] == 20 and row["count"] == 2
 
 
@@ -233,7 +233,7 @@ def test_kill_nine_leaves_a_readable_trace(tmp_path: Path, whom: str) -> None:
     assert moment - last < 5  # one interval, and what a loaded machine adds
     assert trace.metadata()["ended"] == ("parent gone" if whom == "program" else "open or cut off")
     assert bool(trace.phases()["open"][0]) == (whom != "sampler")
-    assert len(trace.summary().to_pandas()) and trace.plot()
+    assert len(trace.summary()) and trace.plot()
     if whom == "sampler":
         assert program.returncode == 0 and "ended" in err
 
@@ -307,4 +307,4 @@ def test_user_errors_are_one_clear_line(tmp_path: Path) -> None:
         with pytest.raises(gpumon.MonitorError, match="theme"):
             monitor.plot(theme="pink")
         with pytest.raises(gpumon.MonitorError, match="by='week'"):
-            monitor.summary(by="week").to_pandas()
+            monitor.summary(by="week")

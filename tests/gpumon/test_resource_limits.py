@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -46,44 +45,6 @@ def test_a_program_on_one_full_cpu_uses_all_it_may(busy: int) -> None:
     assert cores == 1.0 and share is not None and share > 90
 
 
-@contextlib.contextmanager
-def cgroup(name: str, **files: int) -> Iterator[list[Path]]:
-    """A real cgroup of version 1 in each of the controllers that these settings are of."""
-    controllers = {setting.partition("__")[0] for setting in files} | {"cpuacct"}
-    made: list[Path] = []
-    try:
-        for controller in controllers:
-            mounts = process_module.cgroups_of(1).get(controller)
-            if not mounts:
-                pytest.skip(f"no cgroup controller {controller} of version 1 here")
-            folder = mounts[-1] / name
-            try:
-                folder.mkdir()
-            except OSError as error:
-                pytest.skip(f"no cgroup can be made here: {error.strerror}")
-            made.append(folder)
-        for setting, amount in files.items():
-            controller, _, file = setting.partition("__")
-            folder = next(each for each in made if each.parent.name == controller)
-            (folder / file.replace("__", ".")).write_text(str(amount))
-        yield made
-    finally:
-        for folder in made:
-            folder.rmdir()
-
-
-def test_a_real_quota_is_the_hundred_percent(busy: int) -> None:
-    with cgroup(f"gpumon-test-{busy}", cpu__cpu__cfs_quota_us=20_000) as folders:
-        for folder in folders:
-            (folder / "cgroup.procs").write_text(str(busy))
-        try:
-            share, cores = used(busy, 1.0)
-        finally:
-            for folder in folders:
-                (folder.parent / "cgroup.procs").write_text(str(busy))
-    assert cores == pytest.approx(0.2) and share is not None and share > 60
-
-
 def version_2(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A process in ``a/b`` of version 2, with limits on both levels."""
     inner = folder / "a" / "b"
@@ -97,9 +58,9 @@ def version_2(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (inner.parent / "memory.stat").write_text(f"anon 1\ninactive_file {30 * 2**20}\n")
     proc = folder / "proc" / "5"
     proc.mkdir(parents=True)
-    (proc / "cgroup").write_text("3:cpuset:/\n0::/docker/a/b\n")
-    (proc / "mountinfo").write_text(f"41 31 0:38 /docker {folder} rw - cgroup2 cgroup2 rw\n")
+    (proc / "cgroup").write_text("3:cpuset:/\n0::/a/b\n")
     monkeypatch.setattr(process_module, "PROC", folder / "proc")
+    monkeypatch.setattr(process_module, "GROUPS", folder)
     monkeypatch.setattr(process_module, "_affinity", lambda root: {0, 1, 2, 3})
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     return inner.parent
@@ -152,7 +113,7 @@ def pinned(folder: Path) -> gpumon.Trace:
 
 def test_both_are_drawn_and_told_where_they_differ(tmp_path: Path) -> None:
     trace = pinned(tmp_path)
-    row = trace.summary().to_pandas().set_index(["phase", "device"]).loc[("(all)", "host")]
+    row = trace.summary().set_index(["phase", "device"]).loc[("(all)", "host")]
     assert row["utilisation mean (%)"] == pytest.approx(100 - 50 / 12)
     assert (row["allowed cores"], row["machine CPU mean (%)"]) == (1, 50)
     assert (row["memory peak (MiB)"], row["machine memory peak (MiB)"]) == (500, 4000)
@@ -168,7 +129,7 @@ def test_ranks_with_parts_of_their_own_leave_the_host_whole(tmp_path: Path) -> N
     pinned(tmp_path / "0")
     pinned(tmp_path / "1")
     both = gpumon.read([tmp_path / "0" / "t", tmp_path / "1" / "t"])
-    row = both.summary().to_pandas().set_index(["phase", "device"]).loc[("(all)", "host")]
+    row = both.summary().set_index(["phase", "device"]).loc[("(all)", "host")]
     assert row["utilisation mean (%)"] == pytest.approx(50) and "allowed cores" not in row
 
 
@@ -182,5 +143,5 @@ with gpumon.Monitor({str(tmp_path / "t")!r}, interval=0.1):
     while time.monotonic() < end: pass
 """
     assert python("-c", code, CUDA_VISIBLE_DEVICES="").returncode == 0
-    row = gpumon.read(tmp_path / "t").summary().to_pandas().set_index("device").loc["host"]
+    row = gpumon.read(tmp_path / "t").summary().set_index("device").loc["host"]
     assert row["allowed cores"] == 1 and row["utilisation mean (%)"] > 75

@@ -42,7 +42,7 @@ def test_a_shared_gpu_is_told_everywhere(play: Play) -> None:
     said = f"GPU 0 is shared with {name} ({other}, 2.9 GiB): its figures"
     (warning,) = [warning for warning in told if said in str(warning.message)]
     assert Path(warning.filename) == Path(gpumon_tools.__file__)  # where the program calls
-    rows = trace.summary().to_pandas().set_index(["phase", "device"])
+    rows = trace.summary().set_index(["phase", "device"])
     row = rows.loc[("(all)", "gpu0")]
     assert row["others' memory peak (MiB)"] == 3000
     assert row["others' SM use mean (%)"] == pytest.approx(50)  # weighted by time
@@ -51,9 +51,6 @@ def test_a_shared_gpu_is_told_everywhere(play: Play) -> None:
     for what in ("lanes", "notes", "legend"):
         assert picture[what] == page[what]
     assert f"with {name} ({other}, 2.9 GiB)" in picture["notes"]
-    whose = {"GPU 0, whose", "20 % SM mine", "50 % SM others'", "100 MiB mine", "2.9 GiB others'"}
-    assert whose <= picture["lanes"]
-    assert not {"GPU 1, whose", "GPU 2, whose"} & picture["lanes"]
 
 
 def test_others_that_the_driver_does_not_measure(tmp_path: Path) -> None:
@@ -73,7 +70,7 @@ def test_a_gap_is_none(tmp_path: Path) -> None:
     names = ("memory others (MiB)", "SM use others (%)", "other processes (count)")
     more: dict[str, list[float | None]] = {f"gpu0/{name}": [0, None, 0, 0] for name in names}
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 4}, more=more))
-    assert not [name for name in trace.summary().to_pandas() if name.startswith("others'")]
+    assert not [name for name in trace.summary() if name.startswith("others'")]
 
 
 def test_ranks_of_one_launcher_are_no_untrusteds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ import pytest
 import records
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
 
-from gpumon import gpu_events
+from gpumon import gpu_processes
 from gpumon.series import Unavailable
 from helpers import paths, record
 from helpers.__main__ import main
@@ -390,7 +390,7 @@ def test_neighbours_that_come_while_a_run_goes_on(
     monkeypatch.setattr(other_gpu_processes, "SETTLE_SECONDS", 0.0)
     me, gone = os.getpid(), 2**22 + 1  # above what Linux numbers processes with
     now: list[tuple[str, int, float | None]] = [("GPU-a", gone, None)]
-    monkeypatch.setattr(gpu_events, "compute_processes", lambda uuids: list(now))
+    monkeypatch.setattr(gpu_processes, "compute_processes", lambda uuids: list(now))
     warned: list[str] = []
     own = subprocess.Popen(
         [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
@@ -417,7 +417,7 @@ def test_a_driver_that_does_not_tell_is_no_failure(
     def unsupported(uuids: Any) -> Any:
         raise Unavailable("Not Supported")
 
-    monkeypatch.setattr(gpu_events, "compute_processes", unsupported)
+    monkeypatch.setattr(gpu_processes, "compute_processes", unsupported)
     warned: list[str] = []
     with other_gpu_processes.Watch(["GPU-a"], tmp_path, warned.append) as watch:
         pass

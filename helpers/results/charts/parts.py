@@ -1,6 +1,5 @@
 """Draw the charts of utilisation, of waiting times, and of the parts of a step."""
 
-from bisect import bisect_right
 from dataclasses import replace
 
 import pandas as pd
@@ -58,11 +57,9 @@ def _training(trace: gpumon.Trace) -> gpumon.Trace:
     """The trace until its last epoch ends; the whole trace where no epoch was marked."""
     whole = trace.recording
     end = max((mark.end for mark in whole.marks if mark.name in EPOCHS), default=whole.end)
-    count = bisect_right(whole.times, end)
     cut = replace(
         whole,
-        times=whole.times[:count],
-        columns=[column[:count] for column in whole.columns],
+        frame=whole.frame.loc[:end],
         events=[event for event in whole.events if event["t"] <= end],
         marks=[mark for mark in whole.marks if mark.start < end],
         end=end,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 import psutil
 
@@ -25,7 +25,7 @@ EVERY = 5.0
 MOST_NEIGHBOURS = 20
 """Events on a GPU: another user may start one process after the other."""
 NOT_FOUND = 6
-Holder = tuple[int, Optional[float]]
+Holder = tuple[int, float | None]
 """A process that computes on a GPU, and MiB of its memory; None where the driver does not say."""
 
 
