@@ -232,7 +232,7 @@ class Run(RunState):
         return reporting.chart(self)
 
     def report(self) -> None:
-        """Show where the time went, and finish the record."""
+        """Show where the time went and what was measured, and finish the record."""
         from helpers.training import reporting
 
         reporting.report(self)
