@@ -33,9 +33,9 @@ import environment
 import gpus
 import kernels
 import locks
+import offline
 import python311
 import sources
-import wheel_folder
 from environment import BuildError, Maker
 from kernels import HERE, KERNELS, ROOT, VENVS
 
@@ -60,16 +60,16 @@ def make_small(venv: Path, maker: Callable[[], Maker]) -> None:
     mark.write_text(lock.read_text())
 
 
-def get_maker(machine: kernels.Machine, folder: wheel_folder.Folder | None = None) -> Maker:
+def get_maker(machine: kernels.Machine, folder: Path | None = None) -> Maker:
     """Find or download uv and Python 3.11. Raises python311.NoPython."""
     python311.set_up_uv(VENVS)
     if folder:
-        wheel_folder.go_offline(folder)
+        offline.use(folder)
     uv = python311.find_uv(VENVS)
     python = python311.find_python(uv)
     if not python and folder:
-        python = wheel_folder.bring_python(folder, VENVS)
-    return Maker(uv, python or python311.fetch_python(uv), machine, folder)
+        python = offline.bring_python(folder, VENVS)
+    return Maker(uv, python or python311.fetch_python(uv), machine)
 
 
 def make_pillow_simd() -> Path:
@@ -100,8 +100,6 @@ def build_all(todo: list[str], maker: Maker) -> list[dict[str, Any]]:
     """Build these environments in parallel, because each spends most of its time downloading."""
     done = []
     make_small(VENVS / ".tools", lambda: maker)
-    if maker.folder:
-        wheel_folder.bring_built(maker.folder, environment.tools_python(), environment.wheels())
     with concurrent.futures.ThreadPoolExecutor(max_workers=len(todo) + 2) as pool:
         project = pool.submit(environment.editable_wheels)
         pillow_simd = pool.submit(instead_of_pillow)  # compiled during the downloads
@@ -146,31 +144,28 @@ def what_is_slow() -> str:
 
 
 def run_locked(
-    wanted: list[str],
-    options: argparse.Namespace,
-    more: list[str],
-    folder: wheel_folder.Folder | None,
+    wanted: list[str], options: argparse.Namespace, more: list[str], variants: dict[str, str]
 ) -> int:
-    """Run the command; no other build runs in this checkout at the same time."""
-    machine = kernels.this_machine(True if folder else options.gpu)
-    if folder:
-        machine = machine._replace(gpu=True, variants=tuple(folder.variants.items()))
+    """Run the command; no other build runs in this checkout at the same time.
+
+    `variants` are those of an offline folder, or empty.
+    """
+    machine = kernels.this_machine(True if variants else options.gpu)
+    if variants:
+        machine = machine._replace(gpu=True, variants=tuple(variants.items()))
     if (processor := platform.machine()) != "x86_64":
         print(f"This machine is {processor}: no build was tried on it.", flush=True)
     anew = options.rebuild or options.lock
     todo = [k for k in wanted if anew or not environment.whole(k, machine)]
-    if folder and todo:
-        print(f"Checking {folder.path}", flush=True)
-        wheel_folder.check(folder, todo)
     for kernel in wanted if options.rebuild else []:
         environment.discard(kernel)
     failed = []
     if todo:
-        maker = get_maker(machine, folder)
+        maker = get_maker(machine, options.offline)
         if options.lock:
             return locks.make(maker.uv, maker.python, wanted, more)
-        variants = "GPU" if any(kernels.variant(k, machine) != "cpu" for k in todo) else "CPU"
-        print(f"Building {', '.join(todo)} in .venvs/ ({variants} variants) with {maker.python}; "
+        kind = "GPU" if any(kernels.variant(k, machine) != "cpu" for k in todo) else "CPU"
+        print(f"Building {', '.join(todo)} in .venvs/ ({kind} variants) with {maker.python}; "
               "details in .venvs/<environment>.log", flush=True)  # fmt: skip
         failed = [one for one in build_all(todo, maker) if not one["ok"]]
     else:
@@ -225,23 +220,28 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="build.py", description=(__doc__ or "").split("\n")[0])
     add_choices(parser)
     parser.add_argument("--rebuild", action="store_true", help="build complete ones again too")
-    parser.add_argument("--offline", metavar="FOLDER", help="build from a folder of make wheels")
+    parser.add_argument(
+        "--offline", type=Path, metavar="FOLDER", help="build from a folder of make wheels"
+    )
     parser.add_argument("--show", action="store_true", help="show what runs on the GPUs here")
     lock = "write the locks again (other options go to uv)"
     parser.add_argument("--lock", action="store_true", help=lock)
     options, more = parser.parse_known_args(arguments)
-    folder, usual = None, list(KERNELS) if options.lock else kernels.USUAL
+    variants, usual = dict[str, str](), list(KERNELS) if options.lock else kernels.USUAL
     try:
         if options.offline is not None:
-            folder = wheel_folder.read(Path(options.offline))
-            usual = list(folder.variants)
-    except wheel_folder.NotUsable as error:
+            variants = offline.read(options.offline)
+            usual = list(variants)
+    except offline.NotUsable as error:
         print(f"build.py: {error}", file=sys.stderr)
         return 2
     wanted, wrong = chosen(options, usual)
     if more and not options.lock:
         wrong = f"unknown arguments: {' '.join(more)}; --help lists the options"
-    elif folder and (options.lock or options.gpu is not None):
+    elif variants and (lacking := [kernel for kernel in wanted if kernel not in variants]):
+        wrong = f"{options.offline}: has no packages for {', '.join(lacking)}, only for"
+        wrong += f" {', '.join(variants)}"
+    elif variants and (options.lock or options.gpu is not None):
         wrong = "--offline uses the variants in the folder: leave out --lock, --gpu and --cpu"
     if wrong:
         print(f"build.py: {wrong}", file=sys.stderr)
@@ -253,7 +253,7 @@ def main(arguments: list[str]) -> int:
             print(f"build.py: {error}", file=sys.stderr)
             return 2
         return 0
-    return alone(lambda: run_locked(wanted, options, more, folder), "build.py")
+    return alone(lambda: run_locked(wanted, options, more, variants), "build.py")
 
 
 def alone(work: Callable[[], int], command: str) -> int:
@@ -272,7 +272,7 @@ def alone(work: Callable[[], int], command: str) -> int:
                 print("Waiting for another build of these environments to finish.", flush=True)
                 fcntl.flock(held, fcntl.LOCK_EX)
             return work()
-    except (gpus.DriverError, python311.NoPython, wheel_folder.NotUsable, BuildError) as error:
+    except (gpus.DriverError, python311.NoPython, BuildError) as error:
         print(f"{command}: {error}", file=sys.stderr)
         return 2
     except OSError as error:

@@ -9,6 +9,7 @@ import concurrent.futures
 import hashlib
 import inspect
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import kernels
 import python311
 import sources
-import wheel_folder
 from kernels import HERE, KERNELS, ROOT, VENVS
 
 if TYPE_CHECKING:  # Python before 3.9 cannot evaluate it
@@ -38,11 +38,6 @@ class Maker(NamedTuple):
     uv: Path
     python: str
     machine: kernels.Machine
-    folder: wheel_folder.Folder | None = None  # the source of all packages without a network
-
-    def lock(self, kernel: str) -> Path:
-        found = kernels.lock_of(kernel, kernels.variant(kernel, self.machine))
-        return wheel_folder.lock_with_built(found, self.folder, wheels()) if self.folder else found
 
 
 # --- Is there anything to do? ----------------------------------------------------------------
@@ -112,7 +107,7 @@ def make(kernel: str, maker: Maker, project: Wheels, pillow_simd: Wheels) -> tup
     shutil.rmtree(venv, ignore_errors=True)
     run([maker.uv, "venv", "--python", maker.python, "--prompt", kernel, venv])
     run([*pip, "sync", "--python", venv, "--require-hashes", "--build-constraints",
-         HERE / "tools.txt", maker.lock(kernel)])  # fmt: skip
+         HERE / "tools.txt", kernels.lock_of(kernel, kind)])  # fmt: skip
     local = [*project.result()]
     if kernel == "chainer":
         local.append(sources.chainercv(tools_python(), wheels(), run))
@@ -215,10 +210,16 @@ def runner(log: Path) -> sources.Run:
 
 
 def reason_in(log: str) -> str:
-    """The line of a log that best explains a failure: the cause from uv or pip, else the last."""
+    """The line of a log that best explains a failure: the cause from uv or pip, else the last.
+
+    A package index that does not answer is named, with the variable that replaces it.
+    """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     causes = [line for line in lines if line.lower().startswith(("error:", "cause:", "caused by:"))]
-    return (causes or lines or [""])[-1][:300]
+    reason = (causes or lines or [""])[-1][:300]
+    if found := re.search(r"(?:Failed to fetch: `|request for url \()([^`)]+)", log):
+        reason = f"{found[1]}: {reason}; for a mirror, set UV_DEFAULT_INDEX or pip's index-url"
+    return reason
 
 
 def wheels() -> Path:

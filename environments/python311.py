@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -109,5 +110,25 @@ def set_up_uv(venvs: Path) -> None:
     if paths.cafile or paths.capath:
         # The machine's TLS certificates, which pip and Python use too: a proxy may have its own.
         os.environ.setdefault("UV_SYSTEM_CERTS", "1")
+    if not {"UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_CONFIG_FILE"} & os.environ.keys():
+        _hand_on_index()
     os.environ.update(UV_NO_PROGRESS="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
     os.environ.update(PIP_USER="0", PIP_REQUIRE_VIRTUALENV="0")
+
+
+def _hand_on_index() -> None:
+    """Give uv the package indexes, folders and trusted hosts that pip is configured with."""
+    said = _answer([sys.executable, "-m", "pip", "config", "list"]) or ""
+    lines = re.findall(r"^(global|user|site|:env:)\.([\w-]+)='(.*)'$", said, re.M)
+    lines.sort(key=lambda line: ("global", "user", "site", ":env:").index(line[0]))
+    found = {key: value.replace("\\n", " ").strip() for _, key, value in lines}
+    for theirs, ours in {
+        "index-url": "UV_DEFAULT_INDEX",
+        "extra-index-url": "UV_INDEX",
+        "find-links": "UV_FIND_LINKS",
+        "trusted-host": "UV_INSECURE_HOST",
+    }.items():
+        if theirs in found:
+            os.environ.setdefault(ours, found[theirs])
+    # As pip searches: every index has packages, and the locks' hashes choose the files.
+    os.environ.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import os
 import re
 import subprocess
 import sys
@@ -542,3 +543,29 @@ def test_without_a_compiler_pillow_stays(tmp_path: Path, monkeypatch: pytest.Mon
     brought = tmp_path / ".wheels" / sources.instruction_set().lower() / "pillow_simd-1.whl"
     put(brought, "compiled elsewhere")
     assert build.make_pillow_simd() == brought, "what was compiled before needs no compiler"
+
+
+def test_pips_index_is_handed_on_to_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_here = {"UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_STRATEGY", "UV_FIND_LINKS"}
+    for name in {name for name in os.environ if name.startswith(("UV_", "PIP_"))} | set_here:
+        monkeypatch.setenv(name, "")  # so that it is as before at the end
+        monkeypatch.delenv(name)
+    (tmp_path / "pip.conf").write_text(
+        "[global]\nindex-url = https://a.example/simple\nextra-index-url = https://b.example/simple\n"
+        "  https://c.example/simple\ntrusted-host = a.example\n"
+    )
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.setenv("UV_INSECURE_HOST", "mine.example")
+    python311.set_up_uv(tmp_path)
+    assert os.environ["UV_DEFAULT_INDEX"] == "https://a.example/simple"
+    assert os.environ["UV_INDEX"] == "https://b.example/simple https://c.example/simple"
+    assert os.environ["UV_INSECURE_HOST"] == "mine.example"
+
+
+def test_an_index_that_does_not_answer_is_named() -> None:
+    log = (
+        "error: Failed to fetch: `https://a.example/simple/numpy/`\nCaused by: Connection refused\n"
+    )
+    said = environment.reason_in(log)
+    assert said.startswith("https://a.example/simple/numpy/: Caused by: Connection refused")
+    assert "UV_DEFAULT_INDEX" in said

@@ -27,7 +27,6 @@ sys.path.insert(0, str(ROOT / "environments"))
 
 import kernels  # noqa: E402
 import python311  # noqa: E402
-import wheel_folder  # noqa: E402
 
 NEEDED = {
     *("cloudpickle", "filelock", "joblib", "jsonschema", "matplotlib", "msgspec", "numpy"),
@@ -132,7 +131,8 @@ def online(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "pyproject.toml").write_text(without_c)
     for lock in ("uv", "tools", "pillow-simd", "chainercv", "lab", "chainer"):
         file = place / "environments" / f"{lock}.txt"
-        pins = wheel_folder.pins_of([file])
+        pins = re.findall(r"^([a-z0-9][^ ;\\]*)", file.read_text(), re.M)
+        pins = [re.sub(r"\[.*\]", "", pin) for pin in pins]
         alone = lock in ("uv", "tools", "pillow-simd", "chainercv")
         kept = [pin for pin in pins if alone or pin.split("==")[0] in NEEDED]
         made = {pin: stand_in(registry, pin) for pin in kept}
@@ -177,25 +177,20 @@ def filled(online: Path) -> Path:
     lost.rename(online / lost.name)
     done = run(online, "download.py", *WANTED, **from_registry(online))
     assert done.returncode == 2, done.stdout
-    assert re.fullmatch(r"download.py: numpy==1\S+: ERROR: .*numpy==1.*\n", done.stderr)
-    left = [path.name for path in (online / "wheels").iterdir()]
-    assert "wheels.json" not in left and not [name for name in left if name.startswith(".part")]
+    assert re.fullmatch(r"download.py: \S+.txt: ERROR: .*numpy==1.*\n", done.stderr)
+    assert not (online / "wheels" / "wheels.json").exists()
     (online / lost.name).rename(lost)
     done = run(online, "download.py", *WANTED, **from_registry(online))
     assert done.returncode == 0, done.stderr
-    fetched = re.search(r"(\d+) packages, (\d+) of them to download", done.stdout)
-    assert fetched and int(fetched[2]) < int(fetched[1]), "what was there is kept"
     assert 'make envs ARGS="--offline wheels"' in done.stdout
     return online
 
 
-def test_the_folder_has_wheels_alone_and_what_may_fit_one_machine_only(filled: Path) -> None:
-    names = {path.name for path in (filled / "wheels").glob("*")} - {"wheels.json"}
-    sources = {name for name in names if not name.endswith(".whl")}
-    assert {name.split("-")[0] for name in sources} == {"pillow_simd"}
-    assert {"chainer", "chainercv", "uv", "setuptools"} <= {name.split("-")[0] for name in names}
+def test_the_folder_names_what_it_is_for(filled: Path) -> None:
+    names = {path.name.split("-")[0] for path in (filled / "wheels").iterdir()}
+    assert {"chainer", "chainercv", "uv", "setuptools", "pillow_simd", "wheels.json"} <= names
     index = json.loads((filled / "wheels" / "wheels.json").read_text())
-    assert index["forms"] == {"lab": "cpu", "chainer": "cpu"} and set(index["files"]) == names
+    assert index == {"lab": "cpu", "chainer": "cpu"}
 
 
 @pytest.fixture(scope="module")
@@ -236,3 +231,14 @@ def test_every_environment_is_made_without_a_network(offline: Path) -> None:
     assert again.returncode == 0 and "All environments are complete: lab, chainer." in again.stdout
     plain = make(offline, *WANTED)
     assert "are complete: " in plain.stdout, "made from a folder or from the network is the same"
+
+
+def test_what_does_not_go_with_a_folder(offline: Path) -> None:
+    for words, said in {
+        ("--gpu",): "leave out --lock, --gpu and --cpu",
+        ("--environments", "mxnet"): "has no packages for mxnet, only for lab, chainer",
+    }.items():
+        done = make(offline, "--offline", "wheels", *words)
+        assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+    done = make(offline, "--offline", "nowhere")
+    assert done.returncode == 2 and "no such folder" in done.stderr

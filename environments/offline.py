@@ -1,0 +1,66 @@
+"""Build from the folder that `make wheels` fills, by `make envs ARGS="--offline FOLDER"`.
+
+The locks have the hash of each file, so uv and pip refuse a file that is missing or has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import kernels
+import python311
+from kernels import HERE
+
+INDEX = "wheels.json"
+"""The environments that the folder has packages for, and their variants."""
+PYTHON = f"python-{python311.VERSION}.tar"
+
+
+class NotUsable(Exception):
+    """The folder cannot be used; the message is one line with the reason and the remedy."""
+
+
+def locks_of(variants: Mapping[str, str]) -> list[Path]:
+    """Every lock that these variants of environments are built from."""
+    names = ["uv.txt", "tools.txt", "pillow-simd.txt"]
+    names += ["chainercv.txt"] * ("chainer" in variants)
+    names += ["horovod-source.txt"] * ("horovod" in variants)
+    return [HERE / name for name in names] + [kernels.lock_of(*both) for both in variants.items()]
+
+
+def read(path: Path) -> dict[str, str]:
+    """The variant of each environment that a folder has packages for. Raises NotUsable."""
+    if not path.is_dir():
+        raise NotUsable(f"{path}: no such folder (make wheels creates one, with a network)")
+    if variants := kernels.read_json(path / INDEX):
+        return variants
+    raise NotUsable(
+        f"{path / INDEX}: missing or damaged: run make wheels again, or copy the folder again"
+    )
+
+
+def use(folder: Path) -> None:
+    """Make pip and uv use only the folder from here on, whatever their settings are."""
+    # A file URL, because pip ends a folder's name at a space, and uv at a comma.
+    address = folder.resolve().as_uri()
+    os.environ.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=address)
+    os.environ.update(UV_OFFLINE="1", UV_FIND_LINKS=address, UV_PYTHON_DOWNLOADS="never")
+
+
+def bring_python(folder: Path, venvs: Path) -> str | None:
+    """Unpack the folder's Python into `venvs/.python` once; None if the folder has no Python."""
+    if not (folder / PYTHON).exists():
+        return None
+    python = venvs / ".python" / "bin" / f"python{python311.VERSION}"
+    if not python.exists():
+        shutil.rmtree(venvs / ".python", ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=venvs) as scratch:
+            with tarfile.open(folder / PYTHON) as packed:
+                packed.extractall(scratch)  # from make wheels
+            (Path(scratch) / "python").rename(venvs / ".python")
+    return str(python)
