@@ -21,9 +21,7 @@ Calls = dict[str, Callable[[], float]]
 """Ways to read one figure, the best first, by what the trace calls them."""
 
 
-def gpu_sources(
-    device: Device, interval: float, own_processes: Callable[[], set[int]]
-) -> list[Source]:
+def gpu_sources(device: Device, own_processes: Callable[[], set[int]]) -> list[Source]:
     """Every source of a device, unprobed; one that cannot be recorded has none.
 
     own_processes: the process numbers of the recorded program.
@@ -32,7 +30,7 @@ def gpu_sources(
         return []
     metrics, has_metrics = gpm_sources(device)
     return [
-        utilisation_source(device, interval),
+        utilisation_source(device),
         _memory(device),
         _power(device),
         _energy(device),

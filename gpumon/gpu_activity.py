@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Sequence
-from statistics import median
 from typing import Any
 
 from gpumon.nvml import Device, failure, field_values, nvml, query
 from gpumon.series import Series, Source, Unavailable
-from gpumon.trace_format import LONGEST
 
 NAMES = ("utilisation (%)", "memory utilisation (%)")
-BUFFER_FROM = 0.25
-SLOWEST = 1.0
-"""Seconds between two samples of the slowest driver."""
-NOT_FOUND = 6
 # NVML asks for some time between the two samples of a difference.
 SHORTEST = 0.1
 LONGER = 0.5
@@ -34,68 +27,19 @@ METRICS = (
 ALL_LINKS = 0xFFFFFFFF
 
 
-def utilisation_source(device: Device, interval: float) -> Source:
-    """GPU and memory-controller utilisation of a device, for a sampler with that interval.
+def utilisation_source(device: Device) -> Source:
+    """GPU and memory-controller utilisation of a device.
 
-    The figure is the share of the driver's last 1/6 s to 1 s in which at least one kernel ran. A
-    slower sampler would take one such moment for its whole interval, so it uses the mean of the
-    driver's buffered samples since its last reading, where the driver has that buffer.
+    The figure is the share of the driver's last 1/6 s to 1 s in which at least one kernel ran.
     """
-    pynvml = nvml()
-    kinds = (pynvml.NVML_GPU_UTILIZATION_SAMPLES, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES)
-    seen = [0, 0]
-    cadences: list[float | None] = [None, None]
-    try:
-        for place, kind in enumerate(kinds):
-            stamps = [stamp for stamp, _ in _fresh(device, kind, seen, place)]
-            gaps = [b - a for a, b in itertools.pairwise(stamps) if b > a]
-            cadences[place] = round(median(gaps) / 1e6, 4) if gaps else None
-        buffers = interval >= BUFFER_FROM
-    except Unavailable:
-        buffers = False
+    ask = nvml().nvmlDeviceGetUtilizationRates
 
-    held: list[float | None] = [None, None]
-    stale = [0, 0]
-    # For that many readings the last mean may stand for what the driver has not added yet.
-    most = max(LONGEST, round(SLOWEST / interval))
-
-    def buffered() -> list[float | None]:
-        for place, kind in enumerate(kinds):
-            values = [value for _, value in _fresh(device, kind, seen, place)]
-            stale[place] = 0 if values else stale[place] + 1
-            if values:
-                held[place] = sum(values) / len(values)
-            elif stale[place] > most:
-                held[place] = None
-        return list(held)
-
-    def now() -> list[float | None]:
-        rates = query(pynvml.nvmlDeviceGetUtilizationRates, device.handle)
+    def read() -> list[float]:
+        rates = query(ask, device.handle)
         return [rates.gpu, rates.memory]
 
-    api = "nvmlDeviceGetUtilizationRates"
-    if buffers:
-        api = "nvmlDeviceGetSamples, mean of the driver's samples since the reading before"
-    series = [
-        Series(f"{device.name}/{name}", api, int(buffers), cadence=cadence)
-        for name, cadence in zip(NAMES, cadences, strict=True)
-    ]
-    return Source(device.name, series, buffered if buffers else now)
-
-
-def _fresh(device: Device, kind: int, seen: list[int], place: int) -> list[tuple[int, float]]:
-    """The driver's samples (microseconds, percent) since the last one seen; often none."""
-    pynvml = nvml()
-    try:
-        _, samples = query(pynvml.nvmlDeviceGetSamples, device.handle, kind, seen[place])
-    except Unavailable as error:
-        if error.code == NOT_FOUND:
-            return []
-        raise
-    fresh: list[Any] = [sample for sample in samples if sample.timeStamp > seen[place]]
-    if fresh:
-        seen[place] = max(int(sample.timeStamp) for sample in fresh)
-    return [(int(sample.timeStamp), float(sample.sampleValue.uiVal)) for sample in fresh]
+    series = [Series(f"{device.name}/{name}", ask.__name__) for name in NAMES]
+    return Source(device.name, series, read)
 
 
 def gpm_sources(device: Device) -> tuple[list[Source], bool]:

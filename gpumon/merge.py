@@ -148,8 +148,10 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
         if offset is not None and reference != number:
             sentences.append(clocks.offset_sentence(offset, names[number], names[reference]))
         elif number and not any(each["boot"] == boot for each in offsets.values()):
-            traces = [recordings[place].prefix for place in (number, 0)]
-            sentences.append(clocks.unknown_offset((names[number], names[0]), traces))
+            sentences.append(
+                f"The clock offset between {names[number]} and {names[0]} is not known: the traces "
+                "are aligned by wall time."
+            )
     return [start - min(starts) for start in starts], sentences
 
 

@@ -13,7 +13,6 @@ import itertools
 import json
 import os
 import time
-from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
@@ -26,8 +25,8 @@ from gpumon.trace_files import marks_file
 # `gpumon record` sets this environment variable to the trace of the program that it runs.
 TRACE_VARIABLE = "GPUMON_TRACE"
 Function = TypeVar("Function", bound=Callable[..., Any])
-MOST_OWED = 10_000
-"""Marks kept while the disk refuses them."""
+MOST_OWED = 2**20
+"""Bytes of marks kept while the disk refuses them."""
 
 
 def _plain(value: Any) -> Any:
@@ -80,8 +79,7 @@ class Marker:
         self._warned = False
         self._numbers = itertools.count()
         self._names: dict[str, str] = {}
-        self._owed: deque[str] = deque(maxlen=MOST_OWED)
-        self._torn = False
+        self._owed = b""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Marker, (str(self.path), self.current)
@@ -118,44 +116,25 @@ class Marker:
         return Phase(self, name, attributes)
 
     def _write(self, line: str) -> None:
-        """Append one line; what a full disk refuses is one warning, and is written once it can be.
+        """Append one line; what a full disk refuses is one warning, and goes before the next line.
 
         A mark carries its own time, so that it may come late.
         """
-        self._pay()
-        if self._owed or not self._append(line):
-            self._owed.append(line)
-
-    def _pay(self) -> None:
-        """Write what is owed, the oldest first, as far as the disk takes it."""
-        while self._owed:
-            with contextlib.suppress(IndexError):  # another thread may pay too
-                line = self._owed.popleft()
-                if not self._append(line):
-                    self._owed.appendleft(line)
-                    return
-
-    def _append(self, text: str) -> bool:
-        data = (("\n" if self._torn else "") + text).encode()
+        self._owed = (self._owed + line.encode())[-MOST_OWED:]
         try:
             if self._file < 0:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
                 self._file = os.open(self.path, flags, 0o644)
-            written = os.write(self._file, data)
+            self._owed = self._owed[os.write(self._file, self._owed) :]
             why = "the disk took only part of a line"
         except OSError as error:
-            written, why = 0, error.strerror or str(error)
-        if written == len(data):
-            self._torn = False
-            return True
-        self._torn = self._torn or written > 0
-        if not self._warned:
+            why = error.strerror or str(error)
+        if self._owed and not self._warned:
             self._warned = True
             warn(
                 f"gpumon cannot mark phases in {self.path}: {why}; "
                 "the program continues, and the marks are written once they can be"
             )
-        return False
 
     def _quoted(self, name: str) -> str:
         """The name as JSON; names repeat, so each is encoded once."""
@@ -168,7 +147,8 @@ class Marker:
 
     def close(self) -> None:
         """Write pending marks and close the file; a later mark opens it again."""
-        self._pay()
+        if self._owed:
+            self._write("")
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 os.close(self._file)

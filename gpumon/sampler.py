@@ -45,7 +45,7 @@ def collect_sources(
         family = ProgramProcesses(lambda: tree(config["program_root"]))
         for device in found:
             devices.append(device.describe())
-            sources += gpu_sources(device, config["interval"], family)
+            sources += gpu_sources(device, family)
         if not found:
             nvml["reason"] = (
                 f"CUDA_VISIBLE_DEVICES={config['visible']!r} hides every GPU"
@@ -224,9 +224,7 @@ def describe(found: dict[str, Any]) -> str:
             if entry["reason"]:
                 lines.append(f"  no   {label}: {entry['reason']}")
                 continue
-            cadence = entry.get("driver cadence (s)")
-            more = f"; the driver's own cadence {cadence:g} s" if cadence else ""
-            lines.append(f"  yes  {label}: {entry['api']}{more}")
+            lines.append(f"  yes  {label}: {entry['api']}")
         lines.append("")
     return "\n".join(lines).rstrip()
 

@@ -33,17 +33,12 @@ class Unavailable(Exception):
 
 @dataclass
 class Series:
-    """One column of the trace: key such as ``gpu0/power (W)`` and how it is read.
-
-    cadence: seconds between two values of the driver itself, where known; asking faster than
-    that repeats the same value.
-    """
+    """One column of the trace: key such as ``gpu0/power (W)`` and how it is read."""
 
     key: str
     api: str
     digits: int = 0
     reason: str | None = None
-    cadence: float | None = None
 
 
 Read = Callable[[], Sequence["float | Unavailable | None"]]
@@ -69,6 +64,5 @@ class Source:
     def describe(self) -> list[dict[str, Any]]:
         return [
             {"key": s.key, "api": s.api, "every (s)": self.every, "reason": s.reason}
-            | ({"driver cadence (s)": s.cadence} if s.cadence else {})
             for s in self.series
         ]

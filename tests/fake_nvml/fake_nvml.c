@@ -253,27 +253,6 @@ int nvmlDeviceGetMigDeviceHandleByIndex(device_t *d, unsigned slot, device_t **o
     return OK;
 }
 
-/* Each call that asks for the samples themselves gives the next two of the driver's buffer. */
-typedef struct { unsigned long long stamp; unsigned long long value; } sample_t;
-int nvmlDeviceGetSamples(device_t *d, unsigned kind, unsigned long long seen, unsigned *type,
-                         unsigned *count, sample_t *out) {
-    char name[24];
-    snprintf(name, sizeof name, "samples%u", kind);
-    *type = 1; /* unsigned int */
-    for (int i = 0; i < d->count; i++) {
-        series_t *s = &d->series[i];
-        if (strcmp(s->name, name)) continue;
-        if (s->cursor >= s->count) return NOT_FOUND;
-        *count = 2;
-        for (int k = 0; out && k < 2; k++) {
-            out[k].stamp = seen + 167000 * (1 + k); /* microseconds */
-            out[k].value = (unsigned)s->values[s->cursor < s->count ? s->cursor++ : s->count - 1];
-        }
-        return OK;
-    }
-    return NOT_SUPPORTED;
-}
-
 typedef struct {
     unsigned field, scope;
     long long stamp, latency;

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from gpumon_tools import Play, changes, gpu, play_fixture, reasons_of  # noqa: F401 (a fixture)
 
-from gpumon import gpu_activity
-from gpumon.nvml import Device
 from gpumon.words import reasons
 
 
@@ -112,28 +108,6 @@ def test_a_field_that_fails_for_a_while_is_back_and_one_of_a_lost_gpu_loses_it(p
     sent = frame["gpu0/NVLink sent (MiB/s)"]
     assert sent[1.5:].isna().any() and sent.iloc[-1] == 0
     assert [e["device"] for e in events if e["event"] == "device lost"] == ["gpu1"]
-
-
-def test_slow_sampling_takes_the_mean_of_the_drivers_buffer(play: Play) -> None:
-    script = gpu(0, "utilisation 99\nsamples1 7 7 10 20 30 50 60\nsamples2 1 1 2 4 4 6 6")
-    trace = play(script, samples=4, interval=0.25)
-    frame = trace.to_pandas()
-    # The first two are the probe's, which learns the cadence, the next two the first reading's.
-    assert changes(list(frame["gpu0/utilisation (%)"]))[:2] == [40.0, 60.0]
-    entry = next(s for s in trace.metadata()["series"] if s["key"] == "gpu0/utilisation (%)")
-    assert "nvmlDeviceGetSamples" in entry["api"] and entry["driver cadence (s)"] > 0
-    fast = play(script, samples=3, interval=0.05)
-    assert set(fast.to_pandas()["gpu0/utilisation (%)"].dropna()) == {99.0}
-
-
-def test_a_buffer_that_stays_empty_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
-    batches = iter([[], [], [(1, 40.0)], [(1, 4.0)], *[[]] * 20])
-    monkeypatch.setattr(gpu_activity, "_fresh", lambda *_: next(batches))
-    kinds = {"NVML_GPU_UTILIZATION_SAMPLES": 1, "NVML_MEMORY_UTILIZATION_SAMPLES": 2}
-    monkeypatch.setattr(gpu_activity, "nvml", lambda: SimpleNamespace(**kinds))
-    source = gpu_activity.utilisation_source(Device("gpu0", None, "", ""), 0.5)
-    read = [list(source.read()) for _ in range(6)]
-    assert read == [[40.0, 4.0]] * 4 + [[None, None]] * 2
 
 
 def test_throttling_is_kept_as_bits_and_summed_up_as_time(play: Play) -> None:

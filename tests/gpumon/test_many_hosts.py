@@ -281,21 +281,6 @@ def test_clocks_that_none_measured_are_said_to_be_unknown(tmp_path: Path, clock:
     assert told.startswith("The clock offset between n2 and n1 is not known")
 
 
-def test_clocks_of_traces_that_name_no_boot_are_told_by_the_traces(tmp_path: Path) -> None:
-    """A system without boots (macOS): they may be ranks of one machine, or two of one name."""
-    for number in range(3):
-        write(tmp_path / f"t{number}", {"gpu0": [10.0] * 4}, boot=None, rank=number)
-    told = gpumon.read(tmp_path / "t*").recording.header["clocks"]
-    assert told == [
-        f"Whether the traces {tmp_path / f't{number}'} and {tmp_path / 't0'}, both of node, "
-        "share a clock is not known: they are aligned by wall time."
-        for number in (1, 2)
-    ]
-    write(tmp_path / "other", {"gpu0": [10.0] * 4}, boot=None, host="other")
-    (told_of_two,) = gpumon.read([tmp_path / "t0", tmp_path / "other"]).recording.header["clocks"]
-    assert told_of_two.startswith("The clock offset between other and node is not known")
-
-
 # --- On one axis -----------------------------------------------------------------------------
 
 
