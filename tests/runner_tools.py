@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from PIL import Image
 from helpers import paths
 from helpers.__main__ import main
 from helpers.frameworks import cpu_cores
-from helpers.runner import kernel_processes, run_experiment
+from helpers.runner import experiments, kernel_processes, run_experiment
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -71,7 +72,6 @@ from helpers import paths
 from helpers.runner import run_experiment
 def report(experiment):
     paths.write_atomically(experiment.folder / "report.html", "<html>")
-    return "", None
 run_experiment._compare, run_experiment._report = lambda *_: None, report
 """
 WHOLE_END = {name: getattr(run_experiment, name) for name in ("_compare", "_report")}
@@ -134,19 +134,17 @@ class Suite:
 
     def without_kernels(self) -> None:
         """From now on notebooks run in this process: for what the runner makes of their runs."""
-        from papermill.exceptions import PapermillExecutionError  # it takes a second
 
         def execute(source: Path, target: Path, parameters: dict[str, Any], **_: Any) -> None:
+            from nbclient.exceptions import CellExecutionError
+
             content, known = nbformat.read(source, 4), dict[str, Any]()
-            for number, cell in enumerate(content.cells):
+            for cell in content.cells:
                 try:
                     exec(cell.source if cell.cell_type == "code" else "", known)
                 except Exception as error:
-                    said = type(error).__name__, str(error)
-                    raise PapermillExecutionError(number, number, cell.source, *said, []) from None
+                    raise CellExecutionError("", type(error).__name__, str(error)) from None
                 known |= parameters if "parameters" in cell.metadata.get("tags", []) else {}
-                cell.metadata["papermill"] = {"status": "completed"}
-            content.metadata["papermill"] = {"end_time": "now"}
             nbformat.write(content, target)
 
         self.patch.setattr(kernel_processes, "execute", execute)
@@ -183,13 +181,16 @@ class Suite:
     def run(self, batch: str, name: str) -> Path:
         return self.folder / "runs" / batch / f"{name}-1x"
 
-    def journal(self, batch: str = "latest") -> dict[str, Any]:
-        text = (self.folder / "runs" / batch / "experiment.json").read_text("utf-8")
-        content: dict[str, Any] = json.loads(text)
-        return content
+    def runs(self, batch: str = "latest") -> list[dict[str, Any]]:
+        """What was planned, each run with its state and the reason."""
+        found = experiments.load(batch)
+        states = [
+            dict(zip(("state", "reason"), found.state_of(r), strict=True)) for r in found.runs
+        ]
+        return [asdict(run) | state for run, state in zip(found.runs, states, strict=True)]
 
     def states(self, batch: str = "latest") -> dict[str, str]:
-        return {run["notebook"]: run["state"] for run in self.journal(batch)["runs"]}
+        return {run["notebook"]: run["state"] for run in self.runs(batch)}
 
 
 @pytest.fixture(name="images", scope="session")

@@ -3,7 +3,6 @@
 import argparse
 import platform
 import re
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from helpers.frameworks import ROWS, cpu_cores, devices
 from helpers.frameworks.devices import Devices
 from helpers.record import run_identity
 from helpers.runner import locks, self_test, shutdown
-from helpers.terminal import Line, say, table
+from helpers.terminal import say, table
 
 EPILOG = """\
 examples:
@@ -32,8 +31,8 @@ def run(given: argparse.Namespace) -> int:
     _describe_machine()
     sets = [devices.resolve(count, cpu_cores.SHARED) for count in given.devices]
     tests = [(name, on) for name in names for on in dict.fromkeys(sets)]
-    with locks.only_one(), shutdown.in_order(), Line(sys.stderr) as line:
-        found = [_test(name, on, line) for name, on in tests]
+    with locks.only_one(), shutdown.in_order():
+        found = [_test(name, on) for name, on in tests]
     for name, versions in {each.kernel: each.versions for each in found if each.versions}.items():
         say(f"{name}: " + ", ".join(f"{what} {version}" for what, version in versions.items()))
     rows = [
@@ -71,11 +70,10 @@ def _describe_machine() -> None:
     say("\n".join(f"{what:6}  {value}" for what, value in rows.items()))
 
 
-def _test(name: str, on: Devices, line: Line) -> self_test.Outcome:
-    line.show(f"testing {name} on {on.short}")
-    gpus = devices.visible()[: on.count]
+def _test(name: str, on: Devices) -> self_test.Outcome:
+    say(f"testing {name} on {on.short}", error=True)
     log = _logs() / f"{name}-{on.count}x.log"
-    return self_test.test(name, on, gpus, mark=log.resolve(), log=log)
+    return self_test.test(name, on, devices.visible()[: on.count], log=log)
 
 
 def _logs() -> Path:

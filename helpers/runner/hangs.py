@@ -1,12 +1,11 @@
 """Detect runs that make no progress, for example in a collective whose partner has ended.
 
-Every training step touches a file in the run's folder, at most once a second. A cell's output, its
-end, a section of the record and a checkpoint change other files. The runner checks when any of
-these files last changed.
+Every training step touches a file in the run's folder, at most once a second. A section of the
+record, a checkpoint and a cell's end change other files. A run in which none of these files changes
+and nothing is printed for some minutes has hung.
 """
 
 import os
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,10 +15,9 @@ from data_prep.errors import printable
 from gpumon.trace_files import MARKS
 from helpers.training.heartbeat import FILE, MOVING
 
-MINUTES = 60.0
-"""The time without progress after which a run counts as hung. The longest step that changes no
-file is an evaluation of all the NIH's test images on CPUs."""
-EVERY_SECONDS = 5.0
+MINUTES = 30.0
+"""The time without progress after which a run counts as hung."""
+EVERY_SECONDS = 1.0
 LONGEST = 200
 """The maximum length of a line from a run, in bytes."""
 
@@ -29,78 +27,67 @@ class Stalled(Exception):
 
 
 class Watch:
-    """``with Watch(folder, minutes, end) as watch:`` around a run that writes into ``folder``.
+    """Watch a run that writes into ``folder``: call :meth:`look` often while it goes on.
 
-    A thread calls ``end`` after so many minutes without a change to any file of the folder (0:
-    never), and ``heard`` with each line that the run says (``heartbeat.say``), and whether it is
-    soon replaced (``heartbeat.show``).
+    ``heard`` gets each line that the run says (``heartbeat.say``), and whether it is soon replaced
+    (``heartbeat.show``). After ``minutes`` without a change, and with the same number of letters
+    ``printed``, the run counts as hung; 0: never.
     """
 
     def __init__(
         self,
         folder: Path,
         minutes: float,
-        end: Callable[[], None],
         heard: Callable[[str, bool], None] = lambda text, moving: None,
+        printed: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._folder, self._minutes, self._end, self._heard = folder, minutes, end, heard
-        self._said, self._hearing = {FILE: "", MOVING: ""}, threading.Lock()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._keep_looking, daemon=True)
-        self.error: Stalled | None = None
-        """Why ``end`` was called, if it was."""
+        self._folder, self._minutes, self._heard, self._printed = folder, minutes, heard, printed
+        self._said = {FILE: "", MOVING: ""}
+        self._seen, self._looked, self._waited = self._changes(), time.monotonic(), 0.0
 
-    def __enter__(self) -> "Watch":
-        self._thread.start()
-        return self
+    def look(self) -> None:
+        """Pass on what the run said last.
 
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
+        Raises:
+            Stalled: nothing has changed for too long.
+        """
+        now = time.monotonic()
+        if now - self._looked < EVERY_SECONDS:
+            return
+        self.hear()
+        # If much more time has passed, this process was stopped (Ctrl-Z, a paused container).
+        self._waited += min(now - self._looked, 2 * EVERY_SECONDS)
+        self._looked = now
+        if (found := self._changes()) != self._seen:
+            self._seen, self._waited = found, 0.0
+        elif self._minutes and self._waited >= 60 * self._minutes:
+            raise Stalled(
+                f"stopped as hung: for {self._minutes:g} minutes no step, no output and no new "
+                "section (--hang-timeout sets the minutes; 0 waits for ever)"
+            )
+
+    def hear(self) -> None:
+        """Pass on what the run said last, unless that was done."""
+        for name, said in self._said.items():
+            line = ""
+            with suppress(OSError, UnicodeDecodeError), (self._folder / name).open("rb") as file:
+                line = printable(file.read(LONGEST).decode().partition("\n")[0])
+            if line not in ("", said):
+                self._said[name] = line
+                self._heard(line, name == MOVING)
+
+    def close(self) -> None:
+        """The run is over: its files for the watch go."""
         for name in self._said:
             (self._folder / name).unlink(missing_ok=True)
 
-    def _keep_looking(self) -> None:
-        every = min(EVERY_SECONDS, 6 * self._minutes or EVERY_SECONDS)
-        seen, looked, waited = self._changes(), time.monotonic(), 0.0
-        while not self._over.wait(every):
-            self.hear()
-            now, before, looked = self._changes(), looked, time.monotonic()
-            # If much more time has passed, this process was stopped (Ctrl-Z, a paused container).
-            waited += min(looked - before, 2 * every)
-            if now != seen:
-                seen, waited = now, 0.0
-            elif self._minutes and waited >= 60 * self._minutes:
-                self.error = Stalled(
-                    f"stopped as hung: for {self._minutes:g} minutes no step, no output and no new "
-                    "section (--hang-timeout sets the minutes; 0 waits for ever)"
-                )
-                self._end()
-                return
-
-    def hear(self) -> None:
-        """Pass on what the run said last, unless that was done; from any thread.
-
-        Called before anything later is shown, so that an epoch's line stands before what follows.
-        """
-        with self._hearing:
-            for name, said in self._said.items():
-                if (line := self._line(name)) not in ("", said):
-                    self._said[name] = line
-                    self._heard(line, name == MOVING)
-
-    def _line(self, name: str) -> str:
-        """What the run said last, in one line that a terminal can be given."""
-        with suppress(OSError, UnicodeDecodeError), (self._folder / name).open("rb") as file:
-            return printable(file.read(LONGEST).decode().partition("\n")[0])
-        return ""
-
     def _changes(self) -> set[tuple[str, int]]:
-        """When each file last changed: compared, never subtracted, for clocks are set.
+        """What is printed, and when each file last changed: compared, never subtracted, for clocks
+        are set.
 
         Not what is written on a clock, and so while a run hangs: the monitor's samples.
         """
-        found = set()
+        found = {("", self._printed())}
         with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:
                 sampled = entry.name.startswith("trace") and not entry.name.endswith(MARKS)

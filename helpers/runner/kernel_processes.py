@@ -1,11 +1,14 @@
-"""Run a notebook in a kernel, and stop the kernel and every process that it started."""
+"""Run a notebook in a kernel, and end the kernel with every process that it started."""
 
+import atexit
+import json
 import logging
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from string import Template
 from threading import Thread
@@ -14,37 +17,29 @@ from typing import Any
 import psutil
 
 from data_prep.errors import printable
+from helpers import paths
 from helpers.errors import naming
 from helpers.frameworks import temporary_files
 from helpers.frameworks.installed import required
 from helpers.launch import environment_variables, processes, this_notebook
-from helpers.runner import hangs, shutdown
+from helpers.runner import hangs, notebook_links, shutdown
 
-MARK = "ROSETTA_BATCH"
-"""Environment variable that a kernel and all it starts inherit: the folder they run for."""
+LEADER = "processes.json"
+"""A file in a run's folder while the run goes on: the leader of its process group."""
 GRACE_SECONDS = 10.0
 """The time for an interrupted kernel to write its record and close its trace."""
-CLOSING_SECONDS = 5.0
-"""The time for closing the sockets to a kernel that has ended."""
 LEAVING_SECONDS = 1.0
-"""The time for a kernel to end by itself after all cells ran without an error.
-
-Half of it when asked, half after a SIGTERM. ipykernel waits until its children end, and
-multiprocessing's resource tracker ends only after the kernel does. Other kernels have
-jupyter_client's five seconds: they may have ranks to end, or a file to write.
-"""
+"""The time for a kernel to end by itself, half of it after a SIGTERM. ipykernel waits until its
+children end, and multiprocessing's resource tracker ends only after the kernel does."""
 KILLED_SECONDS = 5.0
 """The time to wait for killed processes."""
-
-
-class KernelError(Exception):
-    """A kernel could not be started."""
+LOOK_SECONDS = 0.1
 
 
 def execute(
     source: Path,
     target: Path,
-    parameters: dict[str, Any],
+    parameters: Mapping[str, Any],
     *,
     kernel: str,
     reached: Callable[[str, int, int], None] = lambda section, cell, cells: None,
@@ -62,195 +57,182 @@ def execute(
     Args:
         parameters: for the cell tagged ``parameters``.
         reached: called at each cell with the section's heading, the cell and how many there are.
-        heard: called, from any thread, with each line that the run says of itself, and whether it
-            is soon replaced.
+        heard: called with each line that the run says of itself, and whether it is soon replaced.
         settled: once it was interrupted, whether the kernel has written down what it has.
         stall_minutes: without progress, after which it is ended (``helpers.runner.hangs``).
-        environment: variables in addition to the runner's that reach the kernel, with ``MARK``.
+        environment: variables in addition to the runner's that reach the kernel.
 
     Raises:
-        papermill.PapermillExecutionError: a cell failed.
-        KernelError: the kernel could not be started.
+        nbclient.exceptions.CellExecutionError: a cell failed.
         hangs.Stalled: there was no progress for ``stall_minutes``.
         OSError: what the runner itself writes, ``target`` first of all, cannot be written.
-        Exception: the kernel died.
+        Exception: the kernel could not be started, or died.
     """
-    import papermill
-    from jupyter_core.utils import run_sync
-    from papermill.engines import papermill_engines
+    notebook = with_parameters(source, target, parameters, kernel)
+    sections = notebook_links.section_of_each_cell(notebook.cells)
+    at: list[int] = []  # the cells that were begun
+    silent = logging.getLogger(f"{__name__}.nbclient")
+    silent.setLevel(logging.CRITICAL + 1)  # the runner says how a run ended
+    client = required("nbclient").NotebookClient(
+        notebook,
+        kernel_name=kernel,
+        startup_timeout=300,  # importing a framework from a cold disk
+        timeout=None,
+        coalesce_streams=True,
+        log=silent,
+        on_cell_start=lambda cell, cell_index: at.append(cell_index),
+        on_cell_executed=lambda cell, **_: save(notebook, target),
+    )
+    manager = client.create_kernel_manager()
+    manager.shutdown_wait_time = LEAVING_SECONDS
+    failures: list[BaseException] = []
 
-    from helpers.runner import notebook_engine
+    def work(**how: Any) -> None:
+        try:
+            client.execute(**how)
+        except BaseException as error:
+            failures.append(error)
 
-    # It warns of parameters that a notebook's cell leaves to the run, such as the seed.
-    logging.getLogger("papermill").setLevel(logging.ERROR)
-    manager = notebook_engine.Manager(kernel)
-
-    def at_cell(section: str, cell: int, cells: int) -> None:
-        watch.hear()
-        reached(section, cell, cells)
-
-    def give_up() -> None:
-        _interrupt(_pid(manager), settled)
-        stop(_pid(manager))
-
-    engine = notebook_engine.of(manager, source, target, at_cell)
-    papermill_engines.register("watched", engine)
-    watch = hangs.Watch(target.parent, stall_minutes, give_up, heard)
-    left = ExitStack()
-    try:
-        with shutdown.held():  # else a signal could leave an unknown folder
-            own = left.enter_context(temporary_files.own("rosetta-"))
+    with (
+        shutdown.held(),
+        temporary_files.own("rosetta-") as own,
+        target.with_name("kernel.log").open("wb") as log,  # native code's last words
+    ):
         manager.connection_file = f"{own}/connection.json"
-        with target.with_name("kernel.log").open("wb") as log:  # native code's last words
-            _start(
-                manager,
-                cwd=str(source.parent),
-                stdout=log,
-                stderr=log,
-                extra_arguments=["--HistoryManager.hist_file=:memory:"],
-                env={
-                    **environment_variables.for_a_kernel(os.environ),
-                    "TMPDIR": own,
-                    this_notebook.VARIABLE: str(source),
-                    **(environment or {}),
-                },
-            )
-        with watch, naming(target):
-            papermill.execute_notebook(
-                *(str(path).replace("{", "{{").replace("}", "}}") for path in (source, target)),
-                parameters=parameters,
-                engine_name="watched",
-                kernel_name=kernel,
-                language="python",
-                cwd=source.parent,
-                progress_bar=False,
-            )
-        manager.shutdown_wait_time = LEAVING_SECONDS
-    except (KeyboardInterrupt, Exception) as error:
-        # papermill writes the notebook on its way out; an error there hides what it was stopped by.
-        asked = error if isinstance(error, KeyboardInterrupt) else shutdown.raised()
-        if asked is None:
-            raise watch.error or error from None
-        # asyncio would print a traceback for every interrupted task of nbclient, and nbclient, in
-        # the name of papermill, that the kernel died.
-        for name in ("asyncio", "papermill"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        give_up()
-        raise asked from None
-    finally:
-        with shutdown.held():
-            for client in manager.clients:
-                client.stop_channels()
-            stop(_pid(manager), lambda: run_sync(manager.shutdown_kernel)())
-            _close(manager.context)
-            if environment and MARK in environment:  # a kernel that died has lost its children
-                stop_marked(Path(environment[MARK]))
-            left.close()
+        variables = environment_variables.for_a_kernel(os.environ)
+        variables |= {"TMPDIR": own, this_notebook.VARIABLE: str(source), **(environment or {})}
+        how = {"cwd": str(source.parent), "env": variables, "stdout": log, "stderr": log}
+        # A thread of its own, which no signal interrupts.
+        thread = Thread(target=work, kwargs=how, daemon=True)
+        watch = hangs.Watch(target.parent, stall_minutes, heard, lambda: _letters(notebook))
+        process, shown = 0, 0
+        try:
+            thread.start()
+            while thread.is_alive():
+                thread.join(LOOK_SECONDS)
+                if not process and (process := getattr(manager.provisioner, "pid", None) or 0):
+                    note_leader(target.parent, process)
+                shutdown.check()
+                if len(at) > shown:
+                    shown = len(at)
+                    watch.hear()
+                    reached(sections[at[-1]], at[-1] + 1, len(sections))
+                watch.look()
+        except BaseException:
+            _interrupt(process, settled)
+            raise
+        finally:
+            end(process)
+            thread.join(GRACE_SECONDS)
+            atexit.unregister(client._cleanup_kernel)  # which nbclient leaves if no kernel came up
+            watch.close()
+            (target.parent / LEADER).unlink(missing_ok=True)
+            with suppress(OSError):  # a full disk, which has ended the run
+                save(notebook, target)
+    if failures:
+        raise failures[0]
 
 
-def _close(context: Any) -> None:
-    """Close all sockets, and wait for that, but not for ever.
+def with_parameters(source: Path, target: Path, parameters: Mapping[str, Any], kernel: str) -> Any:
+    """The notebook ``source`` with its parameters in a cell of their own, as papermill has them.
 
-    A signal between a socket's creation and its registration leaves a socket that no code can
-    close. ZeroMQ would wait for it until the process ends.
+    Its links work from ``target``.
     """
-    closing = Thread(target=context.destroy, kwargs={"linger": 0}, daemon=True)
-    closing.start()
-    closing.join(CLOSING_SECONDS)
+    import nbformat
+
+    notebook = nbformat.read(source, as_version=4)
+    for place, cell in enumerate(notebook.cells):
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+        if "parameters" in cell.metadata.get("tags", []):
+            text = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+            given = nbformat.v4.new_code_cell(f"# Parameters\n{text}")
+            given.metadata["tags"] = ["injected-parameters"]
+            notebook.cells.insert(place + 1, given)
+            break
+    notebook.metadata["kernelspec"]["name"] = kernel
+    notebook_links.rewrite(notebook.cells, [source.parent], target.parent)
+    return notebook
+
+
+def save(notebook: Any, target: Path) -> None:
+    """Write the notebook as it stands."""
+    import nbformat
+
+    with naming(target):
+        paths.write_atomically(target, nbformat.writes(notebook))
 
 
 def reason_of(error: Exception) -> str:
     """One line for the table: the notebook's own error, or what happened to its kernel."""
     kind = type(error).__name__
-    if kind == "PapermillExecutionError":
+    if kind == "CellExecutionError":
         said = f"{error.ename}: {error.evalue}"  # type: ignore[attr-defined]
     elif kind == "DeadKernelError":
         said = "the kernel died (out of memory, or a crash in native code): see kernel.log"
-    elif isinstance(error, hangs.Stalled | KernelError):
+    elif isinstance(error, hangs.Stalled):
         said = str(error)
     else:
         said = f"{kind}: {error}"
     return printable((said.strip().splitlines() or [kind])[0])
 
 
-def stop(process: int | None, shut_down: Callable[[], None] | None = None) -> None:
-    """End the kernel ``process`` and everything it started: loader workers, replicas, samplers.
+def note_leader(folder: Path, process: int) -> None:
+    """Write down the process group that works in ``folder``, for :func:`end_left`."""
+    began = psutil.Process(process).create_time() if psutil.pid_exists(process) else 0.0
+    about = {"host": socket.gethostname(), "process": process, "began": began}
+    (folder / LEADER).write_text(json.dumps(about), encoding="utf-8")
 
-    ``shut_down`` asks it politely first. A kernel leads a session of its own, so what it started
-    is found even after it is gone itself.
+
+def end_left(folder: Path) -> None:
+    """End the processes that a killed runner left working in ``folder``, if they are of this host.
+
+    A group's number is not given to another process while one of its members lives.
     """
-    if process is None:
-        return
-    members = family(process)  # before: a child with a session of its own is only found now
-    if shut_down is not None and members:
-        try:
-            shut_down()
-        except Exception as error:  # the kernel is being ended anyway
-            logging.getLogger(__name__).debug("kernel %s: %s", process, error)
-    _kill(members | family(process))
-
-
-def stop_marked(folder: Path, spare: Callable[[Path], bool] = lambda of: False) -> None:
-    """End the processes of an experiment, or of those in ``folder`` that are not to ``spare``.
-
-    A process with another parent or in another session still has the mark in its environment.
-    Processes without the mark are never ended.
-    """
-    marks = {member: mark(member.pid) for member in psutil.process_iter()}
-    ours = {member: Path(of) for member, of in marks.items() if of and ".." not in Path(of).parts}
-    ours = {member: of for member, of in ours.items() if of.is_relative_to(folder)}
-    lives = {of: spare(of) for of in set(ours.values())}
-    _kill({member for member, of in ours.items() if not lives[of]})
-
-
-def mark(process: int) -> str | None:
-    """The folder of the experiment that a process runs for; None if it has no mark."""
     try:
-        return psutil.Process(process).environ().get(MARK)
-    except (psutil.Error, OSError):  # it has ended, or belongs to another user
-        return None
+        said = json.loads((folder / LEADER).read_text(encoding="utf-8"))
+        process, here = int(said["process"]), said["host"] == socket.gethostname()
+        try:
+            ours = psutil.Process(process).create_time() == said["began"]
+        except psutil.NoSuchProcess:
+            ours = True
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if here and ours:
+        end(process)
 
 
-def _kill(members: set[psutil.Process]) -> None:
-    members = {member for member in members if member.pid != os.getpid()}
-    for member in members:
+def end(process: int) -> None:
+    """Kill the process group that ``process`` leads, and what it started in other groups."""
+    if not process:
+        return
+    family: list[psutil.Process] = []
+    with suppress(psutil.NoSuchProcess):
+        leader = psutil.Process(process)
+        family = [*leader.children(recursive=True), leader]
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, signal.SIGKILL)
+    for member in family:
         with suppress(psutil.Error):
             member.kill()
-    end, alive = time.monotonic() + KILLED_SECONDS, list(members)
-    while alive and time.monotonic() < end:
-        _, alive = psutil.wait_procs(alive, timeout=0.05)
-        alive = [member for member in alive if processes.lives(member.pid)]
+    psutil.wait_procs(family, timeout=KILLED_SECONDS)
 
 
-def family(process: int) -> set[psutil.Process]:
-    """The process, its descendants and all members of the session it leads, as they are now."""
-    members: set[psutil.Process] = set()
-    with suppress(psutil.NoSuchProcess):
-        root = psutil.Process(process)
-        members |= {root, *root.children(recursive=True)}
-    for other in psutil.process_iter():
-        with suppress(ProcessLookupError, PermissionError):
-            if os.getsid(other.pid) == process:
-                members.add(other)
-    return {member for member in members if member.pid != os.getpid()}
-
-
-def _interrupt(process: int | None, settled: Callable[[], bool]) -> None:
+def _interrupt(process: int, settled: Callable[[], bool]) -> None:
     """Ctrl-C in the kernel, as Jupyter's stop button does it; waits until ``settled``."""
-    if process is None:
+    if not process:
         return
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(process, signal.SIGINT)
-    except (ProcessLookupError, PermissionError):
-        return
     end = time.monotonic() + GRACE_SECONDS
     while time.monotonic() < end and processes.lives(process) and not settled():
         time.sleep(0.05)
 
 
-def _pid(manager: Any) -> int | None:
-    """The kernel's process id, also after nbclient let go of it."""
-    return getattr(manager.provisioner, "pid", None) or None
+def _letters(notebook: Any) -> int:
+    """How much the cells have printed."""
+    outputs = [each for cell in notebook.cells for each in list(cell.get("outputs", []))]
+    return sum(1 + len(each.get("text", "")) for each in outputs)
 
 
 def start_of(kernel: str) -> tuple[str, dict[str, str]]:
@@ -261,12 +243,3 @@ def start_of(kernel: str) -> tuple[str, dict[str, str]]:
     spec = required("jupyter_client.kernelspec").KernelSpecManager().get_kernel_spec(kernel)
     environ = {name: Template(text).safe_substitute(os.environ) for name, text in spec.env.items()}
     return spec.argv[0], environ
-
-
-def _start(manager: Any, **how: Any) -> None:
-    from jupyter_core.utils import run_sync
-
-    try:
-        run_sync(manager.start_kernel)(**how)
-    except OSError as error:
-        raise KernelError(f"the kernel could not be started: {error}") from error

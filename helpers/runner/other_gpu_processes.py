@@ -1,26 +1,20 @@
 """Detect other processes on a run's GPUs, because they make the run's times unreliable.
 
-gpumon lists the processes of all users that compute on a GPU. Before the run's kernel starts, all
-of them are other processes. During the run, processes with the experiment's mark in their
-environment (``kernel_processes.MARK``) belong to the run. NVML reports the machine's process ids,
-which are unknown inside a container. An unknown id counts before the run, but not during the run,
-when it may be the run's own process.
+gpumon lists the processes of all users that compute on a GPU. Before the run's processes start and
+after they have ended, all of them are others'. NVML reports the machine's process ids, which are
+unknown inside a container. An unknown id counts before the run, but not after it, when it may be
+one of the run's that the driver still lists.
 """
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from gpumon import gpu_processes
 from gpumon.series import Unavailable
 from helpers.launch import processes
-from helpers.runner import kernel_processes
 
-EVERY_SECONDS = 15.0
-"""The interval is long, because listing processes holds a lock of the driver for milliseconds."""
 SETTLE_SECONDS = 3.0
 """The time for the driver to forget processes that have just ended."""
 
@@ -41,31 +35,30 @@ class OtherProcess:
 
 
 class Watch:
-    """``with Watch(uuids, folder, warn) as watch:`` around a run's kernel on these GPUs, if any.
+    """``with Watch(uuids, warn) as watch:`` around a run on these GPUs, if any.
 
-    ``experiment`` is the folder whose mark the run's own processes carry; ``warn`` is called with
-    one line for each other process.
+    ``warn`` is called with one line for each other process.
     """
 
-    def __init__(self, uuids: Sequence[str], experiment: Path, warn: Callable[[str], None]) -> None:
-        self._uuids = list(uuids)
-        self._batch = experiment
-        self._warn = warn
+    def __init__(self, uuids: Sequence[str], warn: Callable[[str], None]) -> None:
+        self._uuids, self._warn = list(uuids), warn
         self._found: dict[tuple[str, int], OtherProcess] = {}
         self._reason: str | None = None
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._keep_looking, daemon=True)
 
     def __enter__(self) -> "Watch":
-        if self._uuids:
-            self._look_before()
-            self._thread.start()
+        end = time.monotonic() + SETTLE_SECONDS
+        seen = self._ask()
+        while any(not processes.lives(pid) for _, pid, _ in seen) and time.monotonic() < end:
+            time.sleep(0.5)
+            seen = self._ask()
+        for gpu, process, memory in seen:
+            self._note(gpu, process, memory, "before")
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        for gpu, process, memory in self._ask():
+            if (gpu, process) not in self._found and processes.lives(process):
+                self._note(gpu, process, memory, "during")
 
     def as_record(self) -> dict[str, Any]:
         """The record's section ``other_processes``, as a dictionary to merge; {} without GPUs."""
@@ -74,22 +67,6 @@ class Watch:
         found = [asdict(other) for other in self._found.values()]
         return {"other_processes": {"processes": found, "reason": self._reason}}
 
-    def _look_before(self) -> None:
-        end = time.monotonic() + SETTLE_SECONDS
-        seen = self._ask()
-        while any(not processes.lives(pid) for _, pid, _ in seen) and time.monotonic() < end:
-            time.sleep(0.5)
-            seen = self._ask()
-        for gpu, process, memory in seen:
-            self._note(gpu, process, memory, "before")
-
-    def _keep_looking(self) -> None:
-        while not self._over.wait(EVERY_SECONDS):
-            for gpu, process, memory in self._ask():
-                known = (gpu, process) in self._found or not processes.lives(process)
-                if not known and kernel_processes.mark(process) != str(self._batch):
-                    self._note(gpu, process, memory, "during")
-
     def _note(self, gpu: str, process: int, memory: float | None, seen: str) -> None:
         other = OtherProcess(gpu, process, gpu_processes.process_name(process), memory, seen)
         self._found[gpu, process] = other
@@ -97,7 +74,7 @@ class Watch:
 
     def _ask(self) -> list[tuple[str, int, float | None]]:
         try:
-            return gpu_processes.compute_processes(self._uuids)
+            return gpu_processes.compute_processes(self._uuids) if self._uuids else []
         except Unavailable as error:
             if self._reason is None:
                 self._reason = f"the driver does not list the processes on the GPUs ({error})"

@@ -1,6 +1,5 @@
 """Plan an experiment: its notebooks, numbers of devices and parameters."""
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -77,18 +76,14 @@ class Choices(Settings):
     """How many machines, several in turn; simulated unless the launcher reaches others."""
 
 
-@dataclass
-class RunState:
-    """One planned run and how it stands; the journal keeps exactly these fields."""
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of an experiment; how it stands, its record says."""
 
     notebook: str
     framework: str
     kernel: str
     devices: int
-    sha256: str
-    state: str = "waiting"
-    reason: str | None = None
-    seconds: float | None = None
     seed: int = 0
     precision: str = PRECISIONS[0]
     execution: str = AS_USUAL
@@ -97,8 +92,6 @@ class RunState:
     """The difference to other runs of the same notebook on as many devices."""
     nodes: int = 1
     """The number of nodes, with ``devices`` devices each."""
-    earlier: list[str] = field(default_factory=list)
-    """The outcomes of earlier attempts, so that no run is repeated silently."""
 
     @property
     def label(self) -> str:
@@ -118,25 +111,17 @@ class RunState:
         among = f"{self.nodes} nodes with " if self.nodes > 1 else ""
         return f"{self.label} on {among}{counted(self.devices, 'device')}{each}{apart}"
 
-    @property
-    def on(self) -> str:
-        """Its devices in a table's cell: ``4``, or of two nodes ``2 x 4``."""
-        among = f"{self.nodes} x " if self.nodes > 1 else ""
-        return f"{among}{self.devices}"
-
-    def about(self) -> dict[str, Any]:
-        """What the notebook cannot know of its own run, for the record's section ``run``."""
-        known = {"variant": self.variant, "earlier": self.earlier, "seconds": self.seconds}
-        return {name: value for name, value in known.items() if value}
-
 
 @dataclass
 class Plan(Settings):
-    """What an experiment runs: the same recipe and data for each of its runs."""
+    """What an experiment runs: the same recipe and data for each of its runs.
+
+    Two plans are equal if they ask for the same, however far their runs are.
+    """
 
     recipe: str
     data: str
-    runs: list[RunState]
+    runs: list[PlannedRun]
     recipe_digests: dict[str, str] = field(default_factory=dict)
     """Digests of the recipe's file and its custom code; empty for ``auto``."""
 
@@ -166,14 +151,6 @@ class Plan(Settings):
             "launcher": "default" if self.launcher == "auto" else self.launcher,
         }
         return ", ".join(f"{what} {value}" for what, value in given.items() if value != "default")
-
-    def asks_for_the_same(self, other: "Plan") -> bool:
-        """Whether both name the same runs, however far they are and whatever the code is now."""
-        return self._identity() == other._identity()
-
-    def _identity(self) -> tuple[Any, ...]:
-        runs = [(run.folder, run.seed, run.precision, run.execution) for run in self.runs]
-        return self.parameters(), self.launcher, self.recipe_digests, runs
 
 
 class ChoiceError(UserError):
@@ -245,12 +222,11 @@ def make_plan(**choices: Any) -> Plan:
         raise UserError(f"that would be {planned} runs; plan {MOST_RUNS} or fewer")
     grid = product(range(1, repeats + 1), seeds, offers, kinds, nodes, counts)
     runs = [
-        RunState(
+        PlannedRun(
             offer.notebook,
             offer.framework,
             offer.kernel,
             count,
-            digest(offer.notebook),
             seed=seed,
             precision=precision,
             execution=execution,
@@ -341,8 +317,3 @@ def framework_notebooks() -> dict[str, tuple[str, str]]:
                 f"{path}: its metadata lack {error}; choose a kernel in Jupyter and save it"
             ) from None
     return dict(sorted(found.items(), key=lambda item: order(item[0])))
-
-
-def digest(notebook: str) -> str:
-    path = paths.NOTEBOOKS / f"{notebook}.ipynb"
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""

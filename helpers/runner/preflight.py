@@ -7,8 +7,9 @@ fairness checks do not find.
 
 import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from helpers import paths, terminal
 from helpers.errors import UserError
@@ -25,7 +26,7 @@ from helpers.frameworks import (
 from helpers.launch import launchers
 from helpers.runner import ranks, recipes, selection, self_test
 from helpers.runner.experiments import Experiment
-from helpers.runner.plans import Plan, RunState
+from helpers.runner.plans import Plan, PlannedRun
 from helpers.training import image_data, parameters
 from helpers.training.setup import Setup
 
@@ -37,14 +38,6 @@ AHEAD, HANDED_ON = 2, 4
 for last or are handed on."""
 
 
-class Shown(Protocol):
-    """Where an experiment shows what it does (``helpers.runner.progress_board``)."""
-
-    def note(self, text: str) -> None: ...
-
-    def warn(self, text: str) -> None: ...
-
-
 def check(experiment: Experiment) -> None:
     """Check the user's input before the first kernel starts.
 
@@ -52,16 +45,16 @@ def check(experiment: Experiment) -> None:
     """
     plan = experiment.plan
     recipes.check(plan)
-    for state in plan.runs:
-        if not experiment.is_finished(state):
-            selection.check_parameters_cell(state.notebook)
-            _check_launcher(plan, state)
-            _check_gpus(plan, state)
+    for run in plan.runs:
+        if not experiment.is_finished(run):
+            selection.check_parameters_cell(run.notebook)
+            _check_launcher(plan, run)
+            _check_gpus(plan, run)
     # The largest global batch to fill.
-    most = max(plan.runs, key=lambda state: state.nodes * state.devices)
+    most = max(plan.runs, key=lambda run: run.nodes * run.devices)
     notes: dict[str, None] = {}  # seeds share most of them
     groups: list[str] = []
-    for seed in dict.fromkeys(state.seed for state in plan.runs):
+    for seed in dict.fromkeys(run.seed for run in plan.runs):
         setup = _resolve(experiment, most, seed)
         images = image_data.load_data(setup)
         setup.recipe.steps(len(images.train))
@@ -71,27 +64,27 @@ def check(experiment: Experiment) -> None:
     for note in notes:
         terminal.say(f"note: {note}")
     image_data.check_images(setup.recipe.recipe, setup.data)
-    for state in plan.runs:
-        row = row_of(state.notebook, state.kernel)
-        if row is None or not row.shared_memory or experiment.is_finished(state):
+    for run in plan.runs:
+        row = row_of(run.notebook, run.kernel)
+        if row is None or not row.shared_memory or experiment.is_finished(run):
             continue
-        if why_skipped(plan, state) is None:
-            _check_shared_memory(row, state, _resolve(experiment, state, state.seed))
+        if why_skipped(plan, run) is None:
+            _check_shared_memory(row, run, _resolve(experiment, run, run.seed))
 
 
-def _resolve(experiment: Experiment, state: RunState, seed: int) -> Setup:
+def _resolve(experiment: Experiment, run: PlannedRun, seed: int) -> Setup:
     return parameters.resolve(
         "check",
         **experiment.plan.parameters(),
-        devices=state.devices,
-        nodes=state.nodes,
-        simulated_nodes=is_simulated(experiment.plan, state),
+        devices=run.devices,
+        nodes=run.nodes,
+        simulated_nodes=is_simulated(experiment.plan, run),
         run=experiment.folder / "check",
         seed=seed,
     )
 
 
-def _check_shared_memory(row: Row, state: RunState, setup: Setup) -> None:
+def _check_shared_memory(row: Row, run: PlannedRun, setup: Setup) -> None:
     """Check that a run's loaders fit into /dev/shm: where it is full, a worker dies by SIGBUS."""
     if not setup.workers:
         return
@@ -104,112 +97,107 @@ def _check_shared_memory(row: Row, state: RunState, setup: Setup) -> None:
     free = shutil.disk_usage(SHARED_MEMORY).free
     if need > free:
         raise UserError(
-            f"{state.notebook}: the loaders on {setup.short} need {math.ceil(need / 1e6):,} MB in "
+            f"{run.notebook}: the loaders on {setup.short} need {math.ceil(need / 1e6):,} MB in "
             f"{SHARED_MEMORY}, which has {free // 10**6:,} MB free: start the container with a "
             f"larger --shm-size, such as docker run --shm-size=8g, or lower --num-workers"
         )
 
 
-def why_skipped(plan: Plan, state: RunState) -> str | None:
+def why_skipped(plan: Plan, run: PlannedRun) -> str | None:
     """Why a run cannot start: its notebook, environment or recipe; None if it can."""
-    source = paths.NOTEBOOKS / f"{state.notebook}.ipynb"
+    source = paths.NOTEBOOKS / f"{run.notebook}.ipynb"
     if not source.exists():
         return f"{source} is gone"
     return (
-        installed.problem(state.kernel, gpus_here(plan, state))
-        or recipes.problem(plan, state.notebook)
-        or why_not(state.notebook, state.kernel, state.devices, state.nodes, state.execution)
+        installed.problem(run.kernel, gpus_here(plan, run))
+        or recipes.problem(plan, run.notebook)
+        or why_not(run.notebook, run.kernel, run.devices, run.nodes, run.execution)
         or None
     )
 
 
-def gpus_here(plan: Plan, state: RunState) -> list[capabilities.Gpu]:
+def gpus_here(plan: Plan, run: PlannedRun) -> list[capabilities.Gpu]:
     """The GPUs of this machine that a run uses."""
-    nodes = state.nodes if is_simulated(plan, state) else 1
-    return devices.visible()[: nodes * state.devices]
+    nodes = run.nodes if is_simulated(plan, run) else 1
+    return devices.visible()[: nodes * run.devices]
 
 
-def is_simulated(plan: Plan, state: RunState) -> bool:
+def is_simulated(plan: Plan, run: PlannedRun) -> bool:
     """Whether this machine plays all nodes of a run."""
-    return state.nodes > 1 and launchers.choose(plan.launcher, state.nodes).virtual
+    return run.nodes > 1 and launchers.choose(plan.launcher, run.nodes).virtual
 
 
-def order_of(plan: Plan, state: RunState) -> ranks.Order:
+def order_of(plan: Plan, run: PlannedRun) -> ranks.Order:
     """What the ranks of a run are to be."""
-    kind = devices.resolve(state.devices, cpu_cores.SHARED).kind
-    on = state.nodes, state.devices, kind
-    return ranks.order(state.notebook, state.kernel, plan.launcher, *on)
+    kind = devices.resolve(run.devices, cpu_cores.SHARED).kind
+    on = run.nodes, run.devices, kind
+    return ranks.order(run.notebook, run.kernel, plan.launcher, *on)
 
 
-def _check_launcher(plan: Plan, state: RunState) -> None:
+def _check_launcher(plan: Plan, run: PlannedRun) -> None:
     """Check that the launcher can start a run's ranks, unless the run will be skipped."""
-    if why_skipped(plan, state) or not ranks.are_needed(state.notebook, state.kernel, state.nodes):
+    if why_skipped(plan, run) or not ranks.are_needed(run.notebook, run.kernel, run.nodes):
         return
     try:
-        ranks.check(order_of(plan, state), state.kernel)
+        ranks.check(order_of(plan, run), run.kernel)
     except UserError as error:
-        raise UserError(f"{state.notebook}: {error}") from None
+        raise UserError(f"{run.notebook}: {error}") from None
 
 
-def _check_gpus(plan: Plan, state: RunState) -> None:
+def _check_gpus(plan: Plan, run: PlannedRun) -> None:
     """Check that simulated nodes have a GPU for each device, if there are GPUs."""
-    there, needed = len(devices.visible()), state.nodes * state.devices
-    if 0 < there < needed and is_simulated(plan, state):
+    there, needed = len(devices.visible()), run.nodes * run.devices
+    if 0 < there < needed and is_simulated(plan, run):
         raise UserError(
-            f"{state.title}: simulated nodes need {needed} GPUs, and this process sees {there}; "
+            f"{run.title}: simulated nodes need {needed} GPUs, and this process sees {there}; "
             f"ask for fewer ({devices.HIDE})"
         )
 
 
-def test_environments(experiment: Experiment, shown: Shown) -> None:
-    """Test each environment on each number of GPUs that the experiment still has to run on.
+def test_environments(experiment: Experiment, warn: Callable[[str], None]) -> None:
+    """Test each environment that will run on GPUs, on each set of them; ``warn`` if one fails.
 
-    The outcomes are in ``experiment.self_tests``. A resumed experiment repeats the tests, because
-    the driver may have changed in the meantime and a broken environment may work now.
+    A resumed experiment tests what is still to run: the driver may have changed in the meantime.
     """
-    for state in experiment.runs:
-        known = state.kernel not in NOTEBOOKS or _key(state) in experiment.self_tests
-        if known or experiment.is_finished(state):
+    for run in experiment.runs:
+        known = run.kernel not in NOTEBOOKS or _key(run) in experiment.self_tests
+        if known or experiment.is_finished(run):
             continue
-        gpus = devices.visible()[: state.devices]
-        if not gpus or installed.problem(state.kernel, gpus):
+        gpus = devices.visible()[: run.devices]
+        if not gpus or installed.problem(run.kernel, gpus):
             continue  # on the CPU; or the run is skipped for that problem
         on = devices.Devices("gpu", tuple(gpu.name for gpu in gpus))
-        slow = capabilities.compiles_first(state.kernel, gpus)
-        why = ": for the first time it may take minutes, to compile GPU code" if slow else ""
-        shown.note(f"Testing environment {state.kernel} on {on.short}{why}")
-        log = experiment.folder / _log(state)
-        found = self_test.test(state.kernel, on, gpus, mark=experiment.folder, log=log)
-        experiment.self_tests[_key(state)] = found
-        if found.reason is None:
-            shown.note(f"      works, tested in {terminal.clock(found.seconds)}")
-        else:
-            shown.warn(_failed(state, found))
+        if capabilities.compiles_first(run.kernel, gpus):
+            terminal.say(f"Testing {run.kernel}, for minutes this time, to compile GPU code")
+        found = self_test.test(run.kernel, on, gpus, log=experiment.folder / _log(run))
+        experiment.self_tests[_key(run)] = found
+        if found.reason is not None:
+            warn(_failed(run, found))
 
 
-def failed_test(experiment: Experiment, state: RunState) -> str | None:
+def failed_test(experiment: Experiment, run: PlannedRun) -> str | None:
     """Why a run is skipped whose environment failed its self-test; None otherwise."""
-    found = experiment.self_tests.get(_key(state))
-    return None if found is None or found.reason is None else _failed(state, found)
+    found = experiment.self_tests.get(_key(run))
+    return None if found is None or found.reason is None else _failed(run, found)
 
 
-def test_record(experiment: Experiment, state: RunState) -> dict[str, Any]:
+def test_record(experiment: Experiment, run: PlannedRun) -> dict[str, Any]:
     """The record's section ``self_test``, as a dictionary to merge; {} if no self-test ran."""
-    found = experiment.self_tests.get(_key(state))
+    found = experiment.self_tests.get(_key(run))
     return {} if found is None else {"self_test": found.as_record()}
 
 
-def _failed(state: RunState, found: self_test.Outcome) -> str:
+def _failed(run: PlannedRun, found: self_test.Outcome) -> str:
     return (
-        f"environment '{state.kernel}' failed its self-test: {found.reason} "
-        f"({_log(state)} has the details)"
+        f"environment '{run.kernel}' failed its self-test: {found.reason} "
+        f"({_log(run)} has the details)"
     )
 
 
-def _log(state: RunState) -> str:
-    return f"{_key(state)}.log"
+def _log(run: PlannedRun) -> str:
+    return f"{_key(run)}.log"
 
 
-def _key(state: RunState) -> str:
+def _key(run: PlannedRun) -> str:
     """The name of a self-test, which runs in the same environment on the same devices share."""
-    return devices.run_name(f"self-test-{state.kernel}", state.devices)
+    return devices.run_name(f"self-test-{run.kernel}", run.devices)

@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -106,15 +105,10 @@ def execute(
     The notebooks of the other ranks are kept in ``rank-1`` and so on, next to ``target``. The
     arguments are as of ``kernel_processes.execute``, the errors as of :func:`run`.
     """
-    python, variables = kernel_processes.start_of(kernel)
     import nbformat
-    from papermill.iorw import load_notebook_node
-    from papermill.parameterize import parameterize_notebook
 
-    notebook = parameterize_notebook(
-        load_notebook_node(str(source)), dict(parameters), kernel_name=kernel, language="python"
-    )
-    notebook_links.rewrite(notebook.cells, [source.parent], target.parent)
+    python, variables = kernel_processes.start_of(kernel)
+    notebook = kernel_processes.with_parameters(source, target, parameters, kernel)
     sections = notebook_links.section_of_each_cell(notebook.cells)
     run(
         nbformat.writes(notebook),
@@ -189,22 +183,15 @@ def run(
                 start_new_session=True,  # Ctrl-C is the runner's alone
             )
         listening = Thread(target=_listen, args=(process, target.parent / LOG, told, printed))
-        watch = hangs.Watch(target.parent, stall_minutes, partial(_end, process), heard)
-
-        def at_cell(cell: int) -> None:
-            watch.hear()
-            reached(cell)
-
+        watch = hangs.Watch(target.parent, stall_minutes, heard)
         try:
             listening.start()
-            with watch:
-                _wait(process, told, order.ranks, at_cell)
+            _wait(process, told, order.ranks, reached, watch)
         finally:
             with shutdown.held():
                 _end(process)
                 listening.join(POLITE_SECONDS)
-    if watch.error:
-        raise watch.error
+            watch.close()
     if sum("done" in said for said in told) < order.ranks:
         raise failures.earliest(told, "".join(printed)) or RankError(
             f"mpiexec ended with exit code {process.returncode}: see {target.parent / LOG}"
@@ -231,13 +218,17 @@ def _wait(
     told: list[dict[str, Any]],
     ranks: int,
     reached: Callable[[int], None],
+    watch: hangs.Watch,
 ) -> None:
     """Wait until all have ended; where one has failed, or all are done, not for long."""
     ended, seen = None, 0
     while process.poll() is None:
+        shutdown.check()
+        watch.look()
         for said in told[seen:]:
             seen += 1
             if said["rank"] == 0 and "cell" in said:
+                watch.hear()
                 reached(said["cell"])
         failed = any("error" in said for said in told)
         if failed or sum("done" in said for said in told) == ranks:

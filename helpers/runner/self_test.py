@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,6 @@ from helpers.runner import kernel_processes, shutdown
 LIMIT_SECONDS, COMPILING_SECONDS = 300.0, 1800.0
 """The self-test takes about ten seconds. It takes longer if a framework is loaded from a cold disk,
 and has the second limit if the driver first has to compile a library's code."""
-LAST_WORDS_SECONDS = 1.0
-"""The time in which a hanging self-test can write where it hangs."""
 
 
 @dataclass(frozen=True)
@@ -53,92 +51,68 @@ class Outcome:
         }
 
 
-def test(kernel: str, on: Devices, gpus: Sequence[Gpu], *, mark: Path, log: Path) -> Outcome:
-    """Test an environment; the outcome says why if that is impossible.
+def test(kernel: str, on: Devices, gpus: Sequence[Gpu], *, log: Path) -> Outcome:
+    """Test an environment on ``gpus``, or on CPU devices; the outcome says if that is impossible.
 
-    The self-test and every process that it started have ended when this function returns.
-
-    Args:
-        gpus: what the devices are; none for CPU devices.
-        mark: for which its processes run (``kernel_processes.MARK``).
-        log: the file for the self-test's output.
+    The self-test and every process that it started have ended when this function returns. What it
+    prints goes to the file ``log``.
 
     Raises:
         OSError: the log cannot be written.
     """
     if problem := installed.problem(kernel, gpus):
         return Outcome(kernel, on, 0.0, problem)
-    python, environment = _start_of(kernel)
-    environment |= {kernel_processes.MARK: str(mark)}
+    python, variables = kernel_processes.start_of(kernel)
+    if re.fullmatch(r"python[\d.]*", python):  # Jupyter also uses its own Python here
+        python = sys.executable
+    variables = environment_variables.for_a_kernel(os.environ) | variables
     if gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = devices.cuda_names(gpus)
-    command = [python, "-m", "helpers.runner.self_test_worker", kernel, on.kind, str(on.count)]
+        variables["CUDA_VISIBLE_DEVICES"] = devices.cuda_names(gpus)
     limit = COMPILING_SECONDS if capabilities.compiles_first(kernel, gpus) else LIMIT_SECONDS
     log.parent.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
+    began, told = time.monotonic(), dict[str, Any]()
     with temporary_files.own("self-test-") as folder, log.open("wb") as output:
-        found = Path(folder) / "found.jsonl"
+        found = Path(folder) / "found.json"
+        about = [kernel, on.kind, str(on.count), str(found)]
+        command = [python, "-m", "helpers.runner.self_test_worker", *about]
         try:
-            code = _run(
-                [*command, "--to", str(found)], environment | {"TMPDIR": folder}, output, limit
-            )
+            ended = _run(command, variables | {"TMPDIR": folder}, output, limit)
         except OSError as error:  # this Python is damaged or not executable
             return Outcome(kernel, on, 0.0, f"it cannot be started: {printable(refusal(error))}")
-        told: dict[str, Any] = {}
-        for line in found.read_text(encoding="utf-8").splitlines() if found.exists() else []:
-            told |= json.loads(line)
-    ended = _ended(code, limit)
-    reason = told.get("reason", ended) if code is not None else ended
+        if found.exists():
+            told = json.loads(found.read_text(encoding="utf-8"))
+    reason = told.get("reason", ended)
     if reason is not None:
         reason += capabilities.cuda_cure(reason)
         reason = f"{f'a step on {on.short}' if 'versions' in told else 'start'}: {reason}"
-    seconds = time.monotonic() - began
-    return Outcome(kernel, on, seconds, reason, told.get("versions", {}))
+    return Outcome(kernel, on, time.monotonic() - began, reason, told.get("versions", {}))
 
 
-def _start_of(kernel: str) -> tuple[str, dict[str, str]]:
-    """The Python of a Jupyter kernel, and the environment variables that Jupyter gives it."""
-    given, environment = kernel_processes.start_of(kernel)
-    named = re.fullmatch(r"python[\d.]*", given)  # Jupyter also uses its own Python here
-    environment = environment_variables.for_a_kernel(os.environ) | environment
-    return sys.executable if named else given, environment
-
-
-def _run(
-    command: list[str], environment: Mapping[str, str], output: Any, limit: float
-) -> int | None:
-    """Run a process in a new session; return its exit code, or None if it was ended as hung."""
-    process = None
-    try:
-        with shutdown.held():  # else a signal could come before the process is known
-            process = subprocess.Popen(
-                command,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+def _run(command: list[str], variables: dict[str, str], output: Any, limit: float) -> str:
+    """Run a process in a new session, and say how it ended."""
+    with shutdown.held():  # else a signal could come before the process is known
+        process = subprocess.Popen(
+            command,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
         try:
-            return process.wait(limit)
-        except subprocess.TimeoutExpired:
+            began = time.monotonic()
+            while time.monotonic() - began < limit:
+                shutdown.check()
+                try:
+                    code = process.wait(kernel_processes.LOOK_SECONDS)
+                except subprocess.TimeoutExpired:
+                    continue
+                if code >= 0:
+                    return f"the process died with exit code {code}"
+                return f"the process died of {signal.strsignal(-code) or f'signal {-code}'}"
             process.send_signal(signal.SIGUSR1)  # prints where it hangs (faulthandler)
-            time.sleep(LAST_WORDS_SECONDS)
-            return None
-    finally:
-        with shutdown.held():
-            if process is not None:
-                kernel_processes.stop(process.pid)
-                process.wait()
-            # A dead process no longer lists its children.
-            kernel_processes.stop_marked(Path(environment[kernel_processes.MARK]))
-
-
-def _ended(code: int | None, limit: float) -> str:
-    """How a process ended that did not say so itself."""
-    if code is None:
-        return f"hung: not done after {limit:g} s"
-    if code >= 0:
-        return f"the process died with exit code {code}"
-    known = -code in set(signal.Signals)  # not every signal has a name
-    return f"the process died of {signal.Signals(-code).name if known else f'signal {-code}'}"
+            time.sleep(1)
+            return f"hung: not done after {limit:g} s"
+        finally:
+            kernel_processes.end(process.pid)
+            process.wait()

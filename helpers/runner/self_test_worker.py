@@ -1,12 +1,11 @@
 """The self-test's process, which runs inside the tested environment and may crash or hang.
 
-    python -m helpers.runner.self_test_worker pytorch gpu 2 --to found.jsonl
+    python -m helpers.runner.self_test_worker pytorch gpu 2 found.json
 
 The process writes the versions to the file once it has the devices, and the step's outcome when it
 has taken it. The parent process therefore knows where it crashed. Full errors go to standard error.
 """
 
-import argparse
 import faulthandler
 import importlib
 import json
@@ -27,34 +26,25 @@ LONGEST = 300
 CUDA_PACKAGES = ("cuda-runtime", "cudnn", "cublas", "nccl")
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m helpers.runner.self_test_worker")
-    parser.add_argument("module", help="one of helpers.frameworks")
-    parser.add_argument("kind", choices=("gpu", "cpu"))
-    parser.add_argument("count", type=int)
-    parser.add_argument("--to", type=Path, required=True)
-    given = parser.parse_args(arguments)
+def main(module: str, kind: str, count: int, to: Path) -> int:
     faulthandler.enable()  # a crash in native code leaves a traceback
     faulthandler.register(signal.SIGUSR1)  # and so does a process that hangs
-    with given.to.open("w", encoding="utf-8", buffering=1) as file:
-
-        def tell(**found: Any) -> None:
-            file.write(json.dumps(found) + "\n")
-
-        try:
-            precisions.allow_tf32(False)  # before the import, as the notebooks have it
-            framework = importlib.import_module(f"helpers.frameworks.{given.module}")
-            # As the notebooks do, and before anything is computed.
-            devices = framework.list_devices(given.kind, given.count)
-            framework.configure("fp32", given.kind)
-            python = {"python": sys.version.split()[0]}
-            tell(versions=python | framework.versions() | _cuda())
-            reason = one_step.problem(framework, devices)
-        except Exception as error:
-            traceback.print_exc()
-            reason = said(error)
-        tell(reason=reason)
-    return 0 if reason is None else 1
+    told: dict[str, Any] = {}
+    try:
+        precisions.allow_tf32(False)  # before the import, as the notebooks have it
+        framework = importlib.import_module(f"helpers.frameworks.{module}")
+        # As the notebooks do, and before anything is computed.
+        devices = framework.list_devices(kind, count)
+        framework.configure("fp32", kind)
+        python = {"python": sys.version.split()[0]}
+        told["versions"] = python | framework.versions() | _cuda()
+        to.write_text(json.dumps(told), encoding="utf-8")
+        told["reason"] = one_step.problem(framework, devices)
+    except Exception as error:
+        traceback.print_exc()
+        told["reason"] = said(error)
+    to.write_text(json.dumps(told), encoding="utf-8")
+    return 0 if told["reason"] is None else 1
 
 
 def said(error: BaseException) -> str:
@@ -71,13 +61,11 @@ def said(error: BaseException) -> str:
 
 def _cuda() -> dict[str, str]:
     """Versions of the CUDA packages that are installed with the framework."""
-    found = {}
-    for package in metadata.distributions():
-        name = str(package.metadata["Name"] or "").lower()
-        if name.startswith("nvidia-") and any(part in name for part in CUDA_PACKAGES):
-            found[name] = package.version
-    return dict(sorted(found.items()))
+    found = {str(each.metadata["Name"]).lower(): each.version for each in metadata.distributions()}
+    ours = (n for n in found if n.startswith("nvidia-") and any(p in n for p in CUDA_PACKAGES))
+    return {name: found[name] for name in sorted(ours)}
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    module, kind, count, to = sys.argv[1:]
+    sys.exit(main(module, kind, int(count), Path(to)))

@@ -11,6 +11,7 @@ from own_networks import recipe_of_all
 
 from helpers import paths, record
 from helpers.frameworks import ROWS, optional_kernels, run_label
+from helpers.runner import experiments
 
 TRAINED = [row.notebook for row in ROWS if not (row.many_nodes_only or row.optional)]
 SPANNING = [row for row in ROWS if not row.one_node_only and row.kernel not in optional_kernels()]
@@ -82,8 +83,8 @@ def test_it_trains_over_two_nodes(over_nodes: Path, run: str) -> None:
 
 def test_the_report_is_written_and_compare_shows_it(over_nodes: Path, tmp_path: Path) -> None:
     assert (over_nodes / "report.html").stat().st_size > 100_000
-    journal = json.loads((over_nodes / "experiment.json").read_text(encoding="utf-8"))
-    assert {run["state"] for run in journal["runs"]} == {"finished"}
+    batch = experiments.load(over_nodes.name)
+    assert all(map(batch.is_finished, batch.runs))
     shown = tmp_path / "compare.ipynb"
     how = ["--no-progress-bar", "--cwd", str(paths.NOTEBOOKS), "-p", "runs", over_nodes.name]
     executed_batch.in_lab("papermill", *how, paths.NOTEBOOKS / "Compare.ipynb", shown)

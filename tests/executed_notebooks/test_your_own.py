@@ -1,6 +1,5 @@
 """docs/your-own.md, word for word: custom networks, images of five classes, to a report."""
 
-import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ import executed_batch
 import pytest
 
 from helpers import paths, record
+from helpers.runner import experiments
 
 PAGE = paths.ROOT / "docs" / "your-own.md"
 BATCH = "test-your-own"
@@ -57,8 +57,8 @@ def test_the_plan_names_the_code_and_who_is_skipped(said: list[str]) -> None:
 
 
 def test_they_train_and_tell_the_classes_apart(said: list[str]) -> None:
-    journal = json.loads((paths.RUNS / BATCH / "experiment.json").read_text(encoding="utf-8"))
-    states = {run["notebook"]: run["state"] for run in journal["runs"]}
+    batch = experiments.load(BATCH)
+    states = {run.notebook: batch.state_of(run)[0] for run in batch.runs}
     assert {name for name, state in states.items() if state == "finished"} == TRAINED
     assert set(states.values()) == {"finished", "skipped"}
     for name in TRAINED:

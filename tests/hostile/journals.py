@@ -13,12 +13,9 @@ RUN: dict[str, Any] = {
     "framework": "PyTorch",
     "kernel": "pytorch",
     "devices": 1,
-    "sha256": "0" * 64,
-    "state": "waiting",
 }
 JOURNAL: dict[str, Any] = {
     "started": "2026-11-22T09:00:00+00:00",
-    "finished": None,
     "recipe": "demo",
     "data": "nowhere",
     "warmup_epochs": 0,
@@ -95,7 +92,7 @@ KEEPS = ("precious",)
 
 CASES = [
     Case("journal: cut off", raw(json.dumps(JOURNAL)[:100]), "not a JSON file of this"),
-    Case("journal: a list", raw("[1]"), "not a journal of this project"),
+    Case("journal: a list", raw("[1]"), "not an experiment of this project"),
     Case("journal: a pipe", pipe, r"experiment\.json: not a file"),
     Case("run: climbs out", climbs("/../../../strange"), OUTSIDE, keeps=KEEPS),
     Case("run: its folder is a link", linked, OUTSIDE, keeps=KEEPS),

@@ -15,11 +15,11 @@ import psutil
 import pytest
 from power_cut import cut, disk, mounted, why_not
 
-pytest.importorskip("papermill")
+pytest.importorskip("nbclient")
 
 from runner_tools import ROOT, Suite, images_fixture
 
-from helpers.runner import kernel_processes
+from helpers.runner import experiments
 
 __all__ = ["images_fixture"]
 
@@ -41,7 +41,7 @@ for state in ("running", "finished"):
 
 
 def finished(suite: Suite) -> dict[str, bytes]:
-    """The records of the runs that the batch's journal calls finished; none without a journal."""
+    """The records of the runs that are finished; none before the batch has begun."""
     if not (suite.folder / "runs" / "b" / "experiment.json").exists():
         return {}
     names = [name for name, state in suite.states("b").items() if state == "finished"]
@@ -51,7 +51,7 @@ def finished(suite: Suite) -> dict[str, bytes]:
 def over(suite: Suite) -> bool:
     """Whether the batch has come to its end, after which its name is taken."""
     there = (suite.folder / "runs" / "b" / "experiment.json").exists()
-    return there and suite.journal("b")["finished"] is not None
+    return there and experiments.load("b").is_over
 
 
 def make_the_rest(suite: Suite) -> None:
@@ -67,8 +67,9 @@ def power_off(running: subprocess.Popen[str]) -> None:
     They are suspended before they are killed. Otherwise one could start a kernel meanwhile, which
     would stay alive and keep the disk in use.
     """
+    runner = psutil.Process(running.pid)
     family: set[psutil.Process] = set()
-    while new := kernel_processes.family(running.pid) - family:
+    while new := {runner, *runner.children(recursive=True)} - family:
         _each(new, psutil.Process.suspend)
         family |= new
     _each(family, psutil.Process.kill)

@@ -1,7 +1,6 @@
 """The comparison and its report for runs that tell classes: every word and figure follows."""
 
 import html
-import io
 import json
 import re
 from pathlib import Path
@@ -31,8 +30,7 @@ from helpers.results import (
 )
 from helpers.results.report import sections
 from helpers.results.shared_settings import unequal
-from helpers.runner import experiments, messages, plans, progress_board
-from helpers.runner.estimate import History
+from helpers.runner import experiments, messages, plans
 
 
 @pytest.fixture(scope="module")
@@ -325,24 +323,12 @@ def test_runs_of_different_recipes_are_not_ranked(
     assert sentence in conclusions.fastest(compared).text
 
 
-def test_the_terminals_table_and_board_have_top_1(tmp_path: Path) -> None:
+def test_the_terminals_line_has_top_1(tmp_path: Path) -> None:
     content = class_records.make()
-    folder = records.save(tmp_path, content)
-    state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", state="finished")
-    assert folder.name == state.folder
-    batch = experiments.Experiment(tmp_path, plans.Plan("resnet44-cifar10", "auto", [state]), "")
-    head, row, note = messages.final_table(batch).splitlines()
+    records.save(tmp_path, content)
+    run = plans.PlannedRun("PyTorch_MultiGPU", "PyTorch", "pytorch", 2)
+    plan = plans.Plan(recipe="resnet44-cifar10", data="auto", runs=[run])
     half = 50 * (content["test"]["top1_high"] - content["test"]["top1_low"])
-    assert re.search(r"Test top-1 +Images/s$", head)
-    assert f"70.0 ± {half:.1f} %" in row
-    assert note.startswith("Test top-1: ± half its 95 % interval over the test part")
-    console_of = pytest.importorskip("rich.console").Console
-    for recipe, name in (("resnet44-cifar10", "Top-1"), ("chexnet", "AUC"), ("auto", "AUC")):
-        batch = experiments.Experiment(tmp_path, plans.Plan(recipe, "auto", [state]), "")
-        text = io.StringIO()
-        console = console_of(file=text, force_terminal=True, width=120, height=20)
-        board = progress_board.Table(batch, History(batch.plan), console)
-        board.keep(state)
-        console.print(board._draw())
-        drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.getvalue())
-        assert re.search(rf"Time +{name} +Images/s", drawn) and f"70.0 ± {half:.1f} %" in drawn
+    said = messages.outcome(experiments.Experiment(tmp_path, plan), run, 65)
+    assert said.startswith("finished after 1:05: ")
+    assert f"test top-1 70.0 ± {half:.1f} %" in said

@@ -62,11 +62,8 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_continues_stand_in(su
     }
     assert probed(suite.folder) == [f"pytorch {uuid(0)}", f"mxnet {uuid(0)}"]
     lines = [line.strip() for line in said.splitlines()]
-    assert "Testing environment pytorch on 1 GPU" in lines and f"warning: {FAILED}" in lines
     begun = next(number for number, line in enumerate(lines) if line.startswith("[1/3]"))
-    assert lines.index("Testing environment mxnet on 1 GPU") < begun, (
-        "all of them before the first run"
-    )
+    assert lines.index(f"warning: {FAILED}") < begun, "all of them before the first run"
 
     good = record.read(suite.run("b", "PyTorch_MultiGPU"))["self_test"]
     assert good["reason"] is None and good["devices"] == [A100[0]] and good["versions"]["small"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from helpers.frameworks import cpu_cores, why_not
 from helpers.frameworks import devices as device_helpers
 from helpers.launch.failures import RankError
 from helpers.results import caveats, comparability, comparison, conclusions, machine_tables
-from helpers.runner import experiments, journal, messages, plans, ranks
+from helpers.runner import experiments, plans, ranks
 
 __all__ = ["images_fixture", "suite_fixture"]
 
@@ -52,23 +53,22 @@ def test_a_notebook_of_one_machine_leaves_several_to_its_frameworks_other(suite:
     assert planned(notebooks=named, **two) == [(named[0], 2, 1)]
 
 
-def test_the_folder_the_title_and_the_last_table_say_so(tmp_path: Path) -> None:
-    state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", nodes=3)
-    assert state.folder == "PyTorch_MultiGPU-3n-2x"
-    assert state.title == "PyTorch_MultiGPU on 3 nodes with 2 devices each"
-    batch = experiments.Experiment(tmp_path, plans.Plan("auto", "auto", [state]), "")
-    assert "PyTorch_MultiGPU  3 x 2    waiting" in messages.final_table(batch)
+def test_the_folder_and_the_title_say_so() -> None:
+    run = plans.PlannedRun("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, nodes=3)
+    assert run.folder == "PyTorch_MultiGPU-3n-2x"
+    assert run.title == "PyTorch_MultiGPU on 3 nodes with 2 devices each"
 
 
-def test_a_batch_is_gone_on_with_on_as_many_nodes(tmp_path: Path) -> None:
+def test_another_number_of_nodes_or_launcher_is_another_plan(tmp_path: Path) -> None:
     def plan(nodes: int, launcher: str = "auto") -> plans.Plan:
-        run = plans.RunState("A_MultiGPU", "A", "tiny", 2, "", nodes=nodes)
-        return plans.Plan("demo", "data", [run], launcher=launcher)
+        run = plans.PlannedRun("A_MultiGPU", "A", "tiny", 2, nodes=nodes)
+        return plans.Plan(recipe="demo", data="data", runs=[run], launcher=launcher)
 
-    journal.write(tmp_path, plan(2, "mpiexec:a,b"), {"started": "now", "finished": None})
-    found, _ = journal.read(tmp_path)
-    assert found.asks_for_the_same(plan(2, "mpiexec:a,b"))
-    assert not found.asks_for_the_same(plan(2)) and not found.asks_for_the_same(plan(3))
+    text = json.dumps(asdict(plan(2, "mpiexec:a,b")))
+    (tmp_path / experiments.FILE).write_text(text, encoding="utf-8")
+    found = experiments.read_plan(tmp_path)
+    assert found == plan(2, "mpiexec:a,b")
+    assert found not in (plan(2), plan(3, "mpiexec:a,b"))
 
 
 def test_ranks_find_the_programs_that_a_kernel_finds(
@@ -237,7 +237,7 @@ def test_a_port_that_was_taken_before_its_use_is_tried_once_more(
     given = ("--nnodes", "2", "--devices", "1", "--batch-size", "8", "--name", "b")
     suite.compare(*given)
     assert tries == [False, False]  # the second begins with an empty folder
-    (run,) = suite.journal("b")["runs"]
+    (run,) = suite.runs("b")
     assert (run["state"] == "finished") == (code == 0)
     if code:
         assert run["reason"] == f"RankError: {taken}"

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
+from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture
 
-from helpers import paths, record
+from helpers import paths
 from helpers.errors import exits_cleanly
 from helpers.launch import environment_variables
 from helpers.runner import experiments, hangs, plans
@@ -21,23 +20,10 @@ from helpers.runner import experiments, hangs, plans
 __all__ = ["images_fixture", "suite_fixture"]
 
 ONE = "PyTorch_MultiGPU"
-# Its own session and, once the kernel has died, no parent: nothing of the kernel leads to it.
-LOST = """
-import os, signal, subprocess, sys
-own = subprocess.Popen(
-    [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
-)
-(Path(run) / "own").write_text(str(own.pid))
-os.kill(os.getpid(), signal.SIGKILL)"""
 DRAWS = """
 import IPython.paths, matplotlib
 folders = f"{IPython.paths.get_ipython_dir()} {matplotlib.get_configdir()}"
 (Path(run) / "folders").write_text(folders)
-"""
-SEES_IT = """
-from helpers.launch import processes
-other = Path(run).parent / "PyTorch_MultiGPU-1x" / "own"
-assert not processes.lives(int(other.read_text())), "it is still there"
 """
 
 
@@ -121,28 +107,13 @@ def test_runs_that_is_no_folder(suite: Suite, capsys: pytest.CaptureFixture[str]
     assert "a file, or a link that leads nowhere" in capsys.readouterr().err
 
 
-def test_what_a_dead_kernel_left_is_ended_before_the_next_run(suite: Suite) -> None:
-    suite.notebook(ONE, BEGIN, LOST)
-    suite.notebook("PyTorch_MultiGPU_Exp_Loss", BEGIN, SEES_IT, FINISH)
-    assert suite.compare("--name", "b") == 1
-    assert suite.states("b") == {ONE: "failed", "PyTorch_MultiGPU_Exp_Loss": "finished"}
-    assert "the kernel died" in str(record.read(suite.run("b", ONE))["reason"])
-
-
 def test_a_stopped_runner_does_not_take_its_runs_for_hung(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-Z, a paused container: hours pass in which nobody has looked."""
     looks = chain([0.0], repeat(7200.0))
-    asked: list[float] = []
-
-    def monotonic() -> float:
-        asked.append(next(looks))
-        return asked[-1]
-
-    clock: Any = SimpleNamespace(monotonic=monotonic)
+    clock: Any = SimpleNamespace(monotonic=lambda: next(looks))
     monkeypatch.setattr(hangs, "time", clock)
-    ended = threading.Event()
-    with hangs.Watch(tmp_path, 0.05, ended.set) as watch:
-        wait_for(lambda: len(asked) > 3 or ended.is_set())
-    assert watch.error is None and not ended.is_set()
+    watch = hangs.Watch(tmp_path, 0.05)
+    for _ in range(4):
+        watch.look()

@@ -225,7 +225,4 @@ def test_a_job_is_requeued_after_an_epoch_and_else_says_that_it_is_not(
             cluster.wait(job, "COMPLETED", "FAILED", seconds=240)
     except slurm_cluster.CannotBeHad as error:
         pytest.skip(str(error))
-    (found,) = suite.journal("mine")["runs"]
-    assert found["state"] == "finished"
-    assert found["earlier"] == ["interrupted: stopped by SIGUSR1"] * 2
     assert json.loads((folder / "record.json").read_text("utf-8"))["state"] == "finished"

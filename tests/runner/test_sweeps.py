@@ -1,13 +1,11 @@
 """Sweeps: plans from lists and files, estimates, the live table, kills, shared GPUs."""
 
-import io
 import json
 import os
 import pty
 import re
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import gpumon_tools
 import psutil
 import pytest
 import records
-from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
+from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture
 
 from gpumon import gpu_processes
 from gpumon.series import Unavailable
@@ -25,7 +23,6 @@ from helpers import paths, record
 from helpers.__main__ import main
 from helpers.commands.run import CHOICES
 from helpers.launch import processes
-from helpers.recipe import lookup
 from helpers.results import caveats, comparison
 from helpers.runner import (
     experiments,
@@ -33,10 +30,8 @@ from helpers.runner import (
     messages,
     other_gpu_processes,
     plans,
-    progress_board,
 )
 from helpers.runner import sweep_file as sweeps
-from helpers.runner.estimate import History
 
 __all__ = ["images_fixture", "suite_fixture"]
 
@@ -65,60 +60,48 @@ def sweep_file(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
+def test_only_runs_whose_records_say_so_are_done(
     suite: Suite, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A runner that was killed leaves records that are running, cut off or just finished."""
     suite.without_kernels()
     two_frameworks(suite, LOGGED)
     assert suite.compare("--name", "near", "--repeats", "2") == 0
-    path = paths.RUNS / "near" / "experiment.json"
-    content = json.loads(path.read_text("utf-8"))
-    content["finished"] = None
-    for run in content["runs"][:3]:
-        run["state"] = "running"
-    path.write_text(json.dumps(content), encoding="utf-8")
-    first, second, third = (
-        paths.RUNS / "near" / f"{run['notebook']}-1x-{run['variant']}"
-        for run in content["runs"][:3]
-    )
-    # The first was whole; the second's notebook was cut off, the third's record not finished.
-    record_of_first = json.loads((first / "record.json").read_text("utf-8"))
-    del record_of_first["run"]["variant"]  # the runner adds it after the notebook's end
-    (first / "record.json").write_text(json.dumps(record_of_first), "utf-8")
-    notebook = json.loads((second / "notebook.ipynb").read_text("utf-8"))
-    notebook["cells"][-1]["metadata"]["papermill"]["status"] = "pending"
-    (second / "notebook.ipynb").write_text(json.dumps(notebook), "utf-8")
+    batch = experiments.load("near")
+    first, second, third, _ = (batch.folder_of(run) for run in batch.runs)
+    whole = json.loads((first / "record.json").read_text("utf-8"))
+    del whole["run"]["variant"]  # the runner adds it after the notebook's end
+    (first / "record.json").write_text(json.dumps(whole), "utf-8")
+    text = (second / "record.json").read_text("utf-8")
+    (second / "record.json").write_text(text[: len(text) // 2], "utf-8")
     unfinished = json.loads((third / "record.json").read_text("utf-8")) | {"state": "running"}
     (third / "record.json").write_text(json.dumps(unfinished), "utf-8")
     capsys.readouterr()
     assert suite.compare("--resume", "near") == 0
     shown = capsys.readouterr().out
     assert "4 runs, 2 of them finished before" in shown
-    assert shown.count("again, earlier attempt: killed while it was running") == 2
+    assert shown.count("again, earlier attempt: running") == 1
+    assert shown.count("again, earlier attempt: unreadable: ") == 1
     began = Counter((suite.folder / "log").read_text("utf-8").splitlines())
     assert [began[f"{run.name} began"] for run in (first, second, third)] == [1, 2, 2]
     assert record.read(first)["run"]["variant"] == "repeat1"
-    assert record.read(second)["run"]["earlier"] == ["killed while it was running"]
 
 
-def test_what_a_killed_runner_left_is_ended_before_any_batch(suite: Suite) -> None:
-    """Though in a session of its own; else the next batch would be measured beside it."""
+def test_what_a_killed_runner_left_in_a_runs_folder_is_ended(suite: Suite) -> None:
+    """Else it would go on writing there, beside the new attempt."""
     suite.without_kernels()
-    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    suite.notebook("PyTorch_MultiGPU", BEGIN, "raise ValueError")
+    assert suite.compare("--name", "b") == 1
     command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
-    env = os.environ | {kernel_processes.MARK: str(paths.RUNS / "killed")}
-    pipe = subprocess.PIPE
-    left = subprocess.Popen(command, env=env, start_new_session=True, stdout=pipe)
-    other = subprocess.Popen(command, stdout=pipe)
+    left = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
     try:
-        for process in (left, other):
-            assert process.stdout and process.stdout.readline()
-        assert suite.compare("--name", "other") == 0
-        assert not processes.lives(left.pid) and other.poll() is None
+        assert left.stdout and left.stdout.readline()
+        kernel_processes.note_leader(suite.run("b", "PyTorch_MultiGPU"), left.pid)
+        assert suite.compare("--name", "b") == 1
+        assert not processes.lives(left.pid)
     finally:
-        for process in (left, other):
-            process.kill()
-            process.communicate()
+        left.kill()
+        left.communicate()
 
 
 def test_the_file_says_what_the_options_say(
@@ -179,8 +162,8 @@ def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite, tmp_pat
     assert given("file") == "(1, 4, 3, 0.5)"
     assert suite.compare("--name", "neither") == 0
     assert given("neither") == "('default', 'default', 'default', 'default')"
-    written = suite.journal("option")
-    assert [written[name] for name in SETTINGS] == [2, 16, 0, 1.5]
+    written = experiments.load("option").plan
+    assert [getattr(written, name) for name in SETTINGS] == [2, 16, 0, 1.5]
 
 
 def test_other_epochs_batch_sizes_and_workers_are_another_plan(
@@ -192,9 +175,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
     options = {"--epochs": "2", "--batch-size": "16", "--num-workers": "1"}
     words = [word for pair in options.items() for word in pair]
     assert suite.compare("--name", "cut", *words) == 0
-    path = paths.RUNS / "cut" / "experiment.json"
-    content = json.loads(path.read_text("utf-8")) | {"finished": None}
-    path.write_text(json.dumps(content), encoding="utf-8")
+    (paths.RUNS / "cut" / experiments.REPORT).unlink()
     capsys.readouterr()
     assert suite.compare("--dry-run", "--name", "cut", *words) == 0
     assert "Resuming experiment cut" in capsys.readouterr().out
@@ -258,7 +239,7 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     assert suite.compare("--dry-run", "--devices", "1,2") == 0
     shown = capsys.readouterr().out
     assert re.search(
-        r"PyTorch_MultiGPU on 1 device, environment tiny, about 0:\d\d \(2 earlier", shown
+        r"PyTorch_MultiGPU on 1 device, environment tiny, about 2:00 \(2 earlier", shown
     )
     assert "PyTorch_MultiGPU on 2 devices, environment tiny\n" in shown
     assert re.search(r"Estimate: about \d+:\d\d for 1 run, and 3 more", shown)
@@ -266,9 +247,6 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     for option in ("--epochs", "--batch-size", "--num-workers"):
         assert suite.compare("--dry-run", *plan, option, "3") == 0
         assert "Estimate: none" in capsys.readouterr().out
-    spelled_out = ["--epochs", str(lookup("demo").epochs), "--batch-size", "64"]
-    assert suite.compare("--dry-run", *plan, *spelled_out) == 0
-    assert "(2 earlier" in capsys.readouterr().out
     # A broken record or journal is no reason not to start.
     (paths.RUNS / "bad" / "x-1x").mkdir(parents=True)
     (paths.RUNS / "bad" / "experiment.json").write_text('{"runs": [3, {"notebook": 1}]}', "utf-8")
@@ -276,71 +254,21 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     assert capsys.readouterr().out.splitlines()[1:] == shown.splitlines()[1:]
 
 
-def batch_of(folder: Path, count: int) -> experiments.Experiment:
-    runs = [
-        plans.RunState(f"N{i:02}_MultiGPU", "PyTorch", "tiny", 1, "", variant="seed1")
-        for i in range(count)
-    ]
-    return experiments.Experiment(folder, plans.Plan("demo", str(folder), runs), "now")
-
-
-def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
-    console_of = pytest.importorskip("rich.console").Console
-    text = io.StringIO()
-    console = console_of(file=text, force_terminal=True, width=120, height=20)
-    batch = batch_of(tmp_path, 30)
-    for state in batch.runs[:15]:
-        state.state, state.seconds = "finished", 65.0
-    history = History(batch.plan)
-    history.add(batch.runs[15])
-    with progress_board.Table(batch, history, console) as shown:
-        assert isinstance(shown, progress_board.Table)
-        shown.note("Testing environment tiny on 2 GPUs")
-        console.print(shown._draw())
-        shown.begin(batch.runs[15])
-        shown.show("9. Train", "cell 3 of 9")
-        console.print(shown._draw())
-        shown.warn("[red]odd[/red] \x1b[2Jname")
-        batch.runs[15].state, batch.runs[15].reason = "failed", "\x1b]0;x\x07[bold]boom"
-        batch.runs[15].seconds = 12.0
-        shown.end(batch.runs[15])
-        console.print(shown._draw())
-    drawn = text.getvalue()
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
-    assert "N15 " in plain and "9. Train (cell 3 of 9)" in plain
-    assert plain.index("Testing environment tiny on 2 GPUs") < plain.index("9. Train")
-    assert "above" in plain and "below" in plain and "N29" not in plain
-    assert "30 runs: 15 finished" in plain and "about 15 runs without estimate" not in plain
-    assert "1 failed" in plain and "1:05" in plain
-    assert r"[red]odd[/red] \x1b[2Jname" in plain and "[bold]boom" in plain
-    assert "\x1b[2Jname" not in drawn and "\x1b]0;x" not in drawn
-
-
-def test_a_run_beside_other_programs_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In its line, on a terminal above the table, and in the last table."""
-    batch, console_of = batch_of(tmp_path, 1), pytest.importorskip("rich.console").Console
-    (state,), text = batch.runs, io.StringIO()
-    state.state, state.seconds = "finished", 88.0
+def test_a_run_beside_other_programs_says_so(tmp_path: Path) -> None:
+    run = plans.PlannedRun("N00_MultiGPU", "PyTorch", "tiny", 1, variant="seed1")
+    plan = plans.Plan(recipe="demo", data=str(tmp_path), runs=[run])
+    batch = experiments.Experiment(tmp_path, plan)
     others = {"cores": 2, "used": 1.4, "reason": None}
     content = records.make(cores=2, devices=1, speed=169.4, other_programs=others)
-    experiments.write_record(tmp_path / state.folder, content)
-    board = progress_board.Lines(batch, History(batch.plan))
-    board.end(state)
+    batch.write_record(run, content)
     said = "169.4 images/s, test AUC 0.750 ± 0.030; other programs used 1.4 of 2 cores"
-    assert f"finished after 1:28: {said}\n" in capsys.readouterr().out
-    console = console_of(file=text, force_terminal=True, width=120, height=20)
-    with progress_board.Table(batch, History(batch.plan), console) as shown:
-        shown.end(state)
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.getvalue())
-    assert f"{state.title}: other programs used 1.4 of 2 cores" in plain
-    assert f"{state.title}, disturbed: its times" in messages.final_table(batch)
+    assert messages.outcome(batch, run, 88.0) == f"finished after 1:28: {said}"
 
 
-def test_a_terminal_gets_the_table(suite: Suite) -> None:
+def test_a_terminal_gets_bars(suite: Suite) -> None:
     pytest.importorskip("rich")
-    two_frameworks(suite, "import time; time.sleep(1.5)")
+    suite.notebook("Keras_MultiGPU", "raise ValueError('[red]\\x1b[2J')", framework="Keras")
+    suite.notebook("PyTorch_MultiGPU", BEGIN, OWN, "import time; time.sleep(2.5)", FINISH)
     ours, theirs = pty.openpty()
     size = {"TERM": "xterm", "COLUMNS": "110", "LINES": "30"}
     command = suite.start("--name", "seen", output=theirs, env=size)
@@ -352,12 +280,12 @@ def test_a_terminal_gets_the_table(suite: Suite) -> None:
         except OSError:  # the other end is closed
             break
     os.close(ours)
-    assert command.wait(timeout=300) == 0
+    assert command.wait(timeout=300) == 1
     shown = b"".join(parts).decode(errors="replace")
-    assert "\x1b[" in shown and "to go" in shown and "9. Train" in shown
-    assert "[1/2]" not in shown and "Estimate" in shown
-    last = shown.rsplit("Notebook", 1)[1]
-    assert last.count("finished") == 2 and "Look at" in last
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert "[1/2] PyTorch" in plain and "Estimate" in plain
+    assert re.search(r"All runs [^\n]* 1/2", plain) and re.search(r"9\. Train [^\n]* \d/\d", plain)
+    assert "[red]" in plain and "\x1b[2J" not in shown
 
 
 def test_a_run_sees_only_its_gpus_and_says_who_else_is_on_them(suite: Suite) -> None:
@@ -383,46 +311,31 @@ def test_a_run_sees_only_its_gpus_and_says_who_else_is_on_them(suite: Suite) -> 
     assert any("its GPU was in use by" in remark for remark in remarks)
 
 
-def test_neighbours_that_come_while_a_run_goes_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(other_gpu_processes, "EVERY_SECONDS", 0.02)
+def test_neighbours_that_are_there_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(other_gpu_processes, "SETTLE_SECONDS", 0.0)
     me, gone = os.getpid(), 2**22 + 1  # above what Linux numbers processes with
     now: list[tuple[str, int, float | None]] = [("GPU-a", gone, None)]
     monkeypatch.setattr(gpu_processes, "compute_processes", lambda uuids: list(now))
     warned: list[str] = []
-    own = subprocess.Popen(
-        [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
-        env=os.environ | {kernel_processes.MARK: str(tmp_path)},
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert own.stdout and own.stdout.readline()
-        with other_gpu_processes.Watch(["GPU-a"], tmp_path, warned.append) as watch:
-            now += [("GPU-a", own.pid, 5.0), ("GPU-a", me, 7.0), ("GPU-a", gone + 1, 9.0)]
-            wait_for(lambda: len(warned) > 1)
-            time.sleep(0.1)
-    finally:
-        own.kill()
-        own.communicate()
+    with other_gpu_processes.Watch(["GPU-a"], warned.append) as watch:
+        now += [("GPU-a", me, 7.0), ("GPU-a", gone + 1, 9.0)]
     found = watch.as_record()["other_processes"]["processes"]
     assert [(row["process"], row["seen"]) for row in found] == [(gone, "before"), (me, "during")]
     assert len(warned) == 2
 
 
 def test_a_driver_that_does_not_tell_is_no_failure(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def unsupported(uuids: Any) -> Any:
         raise Unavailable("Not Supported")
 
     monkeypatch.setattr(gpu_processes, "compute_processes", unsupported)
     warned: list[str] = []
-    with other_gpu_processes.Watch(["GPU-a"], tmp_path, warned.append) as watch:
+    with other_gpu_processes.Watch(["GPU-a"], warned.append) as watch:
         pass
     said = watch.as_record()["other_processes"]
     assert said["processes"] == [] and "does not list" in said["reason"] and len(warned) == 1
-    with other_gpu_processes.Watch([], tmp_path, warned.append) as watch:
+    with other_gpu_processes.Watch([], warned.append) as watch:
         pass
     assert watch.as_record() == {}
