@@ -47,6 +47,9 @@ def patients_in_paths(paths: Sequence[str]) -> tuple[str, list[str]] | None:
         finds = re.compile(pattern).search
         found = [match[0] if (match := finds(path)) else "" for path in paths]
         if all(found) and 1 < len({*found}) < len(found):
+            words = {patient.rstrip("0123456789") for patient in found}
+            if len(words) == 1 and (word := min(words)):  # as this set has it
+                pattern = f"{re.escape(word)}[0-9]+"
             return pattern, found
     return None
 

@@ -20,7 +20,13 @@ from data_prep.published_layouts import LAYOUTS, Layout
 from data_prep.readers import load_catalog, table
 from data_prep.readers.csv_file import CsvFile
 from data_prep.readers.nih_labels import LABEL_FILES
-from data_prep.readers.path_safety import UNSAFE_PATH, bare_name, missing_prefix, near_file
+from data_prep.readers.path_safety import (
+    UNSAFE_PATH,
+    bare_name,
+    missing_prefix,
+    near_file,
+    same_form,
+)
 from data_prep.split import PARTS
 
 #: Label files are searched in the folder and one level below.
@@ -103,11 +109,13 @@ def _table(folder: Path, tables: dict[str, CsvFile]) -> Recognised | None:
     The class is the only other column, or the one that is called so. Otherwise the findings are the
     columns of 1, 0, -1 and blank cells.
     """
-    there = {text for _, name in image_files(folder) for text in (name, Path(name).stem)}
+    names = [same_form(name) for _, name in image_files(folder)]
+    there = {text for name in names for text in (name, Path(name).stem)}
     for file, rows in tables.items():
         for column in _possible_paths(rows):
             texts = rows.column(column).str.replace("\\", "/", regex=False)
-            if not set(texts.str.rpartition("/")[2]) <= there or texts.duplicated().any():
+            named = {same_form(text) for text in texts.str.rpartition("/")[2]}
+            if not named <= there or texts.duplicated().any():
                 continue
             others = [name for name in rows.header if name not in (column, "")]
             usual = [name for name in others if name.lower() in ("class", "label")]
@@ -244,9 +252,10 @@ def _paths(folder: Path, rows: CsvFile, pattern: str, several: bool) -> dict[str
 
 def _file_called(folder: Path, name: str, place: str) -> tuple[str, str] | None:
     """Return folder and extension of an image file with this name, best of one in `place`."""
+    name = same_form(name)
     found = [
         (inside, file[len(name) :])
-        for inside, file in image_files(folder)
+        for inside, file in ((at, same_form(file)) for at, file in image_files(folder))
         if file.startswith(name) and file[len(name) :].lower() in ("", *IMAGE_EXTENSIONS)
     ]
     home = f"{place}/".lstrip("/")

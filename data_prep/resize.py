@@ -145,12 +145,13 @@ def resize_folder(
         note = finish_target(
             target, note, result, plan.label_files, [plan.folder / name for name in COPIED_FILES]
         )
+    only_class = [f"'{plan.only_class}' is the only class"] if plan.only_class else []
     return {
         **note,
         "written": sum(not rows[row.image].problem for row in todo),
         "skipped": len(result) - len(todo),
         "rejected": rejected_images(result),
-        "notes": note_texts(noted),
+        "notes": note_texts(noted) + only_class,
         "passed_over": dict(plan.passed_over),
         "seconds": time.monotonic() - started,
     }

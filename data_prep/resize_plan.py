@@ -30,6 +30,8 @@ class ResizePlan:
     folder: Path
     kind: str = "file"
     passed_over: Mapping[str, int] = field(default_factory=dict)
+    only_class: str = ""
+    """The class if there is just one, so that nothing can be learned."""
 
 
 def list_source_images(
@@ -83,7 +85,12 @@ def plan_resize(
         _refuse_equal_files(rows)
         files = {row.image: row.file for row in rows}
         return ResizePlan(
-            rows, partial(labels_for, files), found.folder, found.kind, found.passed_over
+            rows,
+            partial(labels_for, files),
+            found.folder,
+            found.kind,
+            found.passed_over,
+            found.classes[0] if found.task == "classes" and len(found.classes) == 1 else "",
         )
     passed_over: Counter[str] = Counter()
     names = sorted(_find_images(source, target, passed_over))

@@ -168,6 +168,30 @@ SETS = {
         "birds.csv with classes in the column 'label'",
         [1, 0, 1],
     ),
+    "own-cut-of-chexpert": Set(
+        {
+            "train.csv": "Path,Sex,Age,Frontal/Lateral,Edema,Mass\n"
+            "C/train/patient1/study1/a.jpg,Male,50,Frontal,1.0,\n"
+            "C/train/patient1/study2/a.jpg,Male,50,Frontal,-1.0,1.0\n"
+            "C/train/patient2/study1/a.jpg,Male,50,Frontal,0.0,0.0\n"
+        },
+        [
+            "train/patient1/study1/a.jpg",
+            "train/patient1/study2/a.jpg",
+            "train/patient2/study1/a.jpg",
+        ],
+        ["Edema", "Mass"],
+        "train.csv with a column per finding, 3 images, 2 findings (Edema, Mass), 2 groups",
+    ),
+    "excels-table-of-names-from-a-mac": Set(
+        {
+            "labels.csv": "\ufeffimage;Patient ID;x;y\n\u00dc1.png;p;1,0;0,0\n\u00dc2.png;p;;1,0\n\u00dc3.png;q;0;0\n"
+        },
+        three("images/U\u0308{}.png"),
+        ["x", "y"],
+        "labels.csv with a column per finding, 3 images, 2 findings (x, y), 2 groups",
+        [[1, 0], [0, 1], [0, 0]],
+    ),
     "folders": Set(
         {},
         ["cat/1.jpg", "cat/2.jpg", "dog/1.jpg"],
@@ -231,6 +255,11 @@ def test_from_the_unpacked_set_to_a_recipes_images(
         ),
         ({"notes.txt": ""}, ["scans/a.png"], "there is only one class"),
         ({}, [], "with lines such as file = 'labels.csv', path = 'image', class = 'label'"),
+        (
+            {"l.csv": "id,label\n1,a\n2,b\n"},
+            ["001.png", "002.png"],
+            "'1' in the column 'id' of l.csv is no image, but '001.png' is there",
+        ),
         ({"x.csv": 'a\n"'}, [], "the layout is unknown"),
         ({"l.csv": "id,label\n1,a\n2,b\n"}, ["1.png"], "the layout is unknown"),
         ({"l.csv": f"{HAM}H1,I1,nv\n"}, ["a/I2.jpg"], "line 2: the image I1 is nowhere in"),
@@ -277,3 +306,18 @@ def test_options_of_class_folders_are_recommended_again(
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
     assert "is not a folder" in the_line(command("init", tmp_path / "nowhere"))
+
+
+def test_the_files_go_to_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = SETS["table"]
+    lay(tmp_path / "set", given.files, given.images)
+    before = digest(tmp_path / "set")
+    done = command("init", "set", "--output", "mine")
+    assert done.returncode == 0 and digest(tmp_path / "set") == before
+    words = shlex.split(done.stdout.splitlines()[3])
+    assert command(*words[1:], "--num-workers", 1).returncode == 0
+    recipe = recipe_file.read("mine/recipe.toml").recipe
+    assert len(open_reader(recipe.reader, recipe.folder)) == 3
+    (tmp_path / "file").write_text("")
+    assert "with --output" in the_line(command("init", "set", "--output", "file/x"))
