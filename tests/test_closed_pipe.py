@@ -12,16 +12,8 @@ from helpers import paths
 @pytest.mark.parametrize(
     "command",
     [
-        "helpers --help",
-        "helpers --version",
-        "helpers report --help",
         "helpers run --help",
-        "helpers doctor --help",
-        "gpumon --help",
-        "gpumon --version",
         "gpumon devices",
-        "data_prep --help",
-        "data_prep verify --help",
         "data_prep --version",
     ],
 )

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from helpers import paths
 from helpers.frameworks import NOTEBOOKS
-from helpers.recipe import RECIPES
 from helpers.runner import plans
 
 FOLDER = paths.ROOT / "benchmarks"
 sys.path.append(str(FOLDER))
 
 import inside  # noqa: E402
-import notebook_loops  # noqa: E402
-import quick  # noqa: E402
 
 SCRIPTS = sorted(
     file.stem
@@ -33,17 +28,6 @@ OF_FRAMEWORKS = [
     for name in SCRIPTS
     if re.search("^import (inside|notebook_loops)$", (FOLDER / f"{name}.py").read_text(), re.M)
 ]
-
-
-def parse(patch: pytest.MonkeyPatch, *words: str, **own: Any) -> argparse.Namespace:
-    """What a benchmark with a few options makes of a command line."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=48)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--workers", type=int, default=2)
-    inside.add_arguments(parser)
-    patch.setattr(sys, "argv", ["benchmark.py", *words])
-    return quick.parse(parser, **own)
 
 
 @pytest.mark.parametrize(
@@ -93,45 +77,6 @@ def test_every_benchmark_has_the_one_quick(
     said = " ".join(capsys.readouterr().out.split())
     assert "--quick small, to see that it works: --" in said
     assert ("--frameworks" in said) == (script in OF_FRAMEWORKS)
-
-
-def test_quick_is_small_one_framework_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = parse(monkeypatch, "--quick", seconds=0.3)
-    assert (given.rounds, given.steps) == (quick.QUICK["rounds"], quick.QUICK["steps"])
-    assert given.seconds == 0.3 and not hasattr(given, "pixels")
-    first, *others = NOTEBOOKS
-    assert given.frameworks == first
-    said = capsys.readouterr().out
-    assert "one run" in said and f"only {first}; for all: --quick --frameworks {first}," in said
-    assert all(name in said for name in others)
-
-
-def test_what_is_given_besides_holds(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    every = ",".join(NOTEBOOKS)
-    given = parse(monkeypatch, "--rounds", "9", "--quick", "--frameworks", every)
-    assert (given.rounds, given.frameworks) == (9, every)
-    said = capsys.readouterr().out
-    assert "--rounds 9" in said and "only" not in said
-    plain = parse(monkeypatch)
-    assert (plain.rounds, plain.steps, plain.frameworks) == (7, 48, every)
-    assert capsys.readouterr().out == ""
-
-
-def test_in_a_frameworks_own_process_it_says_nothing_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert parse(monkeypatch, "--quick", "--inside", "here").rounds == quick.QUICK["rounds"]
-    assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("pixels", [quick.QUICK["pixels"], 64, 224])
-def test_files_are_cropped_to_the_pixels_asked_for(pixels: int) -> None:
-    files = notebook_loops.file_pixels(pixels)
-    assert RECIPES["demo"].for_images(files).crop == pixels
 
 
 @pytest.mark.parametrize("script", OF_FRAMEWORKS)

@@ -59,16 +59,6 @@ def test_a_link_is_no_faster_than_it_is_said_to_be(two: hosts.Hosts) -> None:
     assert two.environment[hosts.SPEED] == "20"
 
 
-def test_mpiexec_is_told_how_to_reach_each(two: hosts.Hosts) -> None:
-    enter, listed = (two.environment[f"HYDRA_{what}"] for what in ("LAUNCHER_EXEC", "HOST_FILE"))
-    with open(listed, encoding="utf-8") as file:  # noqa: PTH123 (a name from the environment)
-        addresses = file.read().split()
-    assert addresses == list(two.addresses.values())
-    for name, address in two.addresses.items():
-        words = [enter, "-x", address, "hostname", "&&", "echo", "'two words'"]
-        assert subprocess.check_output(words, text=True).split("\n")[:2] == [name, "two words"]
-
-
 def test_nothing_is_left() -> None:
     try:
         with hosts.up(1, mbit=20) as one:
@@ -84,14 +74,6 @@ def names() -> str:
     """All namespaces and links there are."""
     lists = (["ip", "netns", "list"], ["ip", "-brief", "link"])
     return "".join(subprocess.check_output(words, text=True) for words in lists)
-
-
-def test_what_cannot_be_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["hosts.py", "--hosts", "9", "--", "true"])
-    assert hosts.main() == 2
-    assert capsys.readouterr().err.startswith("error: 9 hosts: from 1 to 8")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

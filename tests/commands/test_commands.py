@@ -1,6 +1,5 @@
 """``rosetta``'s small commands, and what it answers to a command or option that is none."""
 
-import subprocess
 import webbrowser
 from pathlib import Path
 
@@ -22,12 +21,6 @@ def test_every_command_describes_itself(capsys: pytest.CaptureFixture[str]) -> N
         shown = capsys.readouterr().out
         assert shown.startswith(f"usage: rosetta {name} ")
         assert max(map(len, shown.splitlines())) <= 100
-
-
-def test_without_a_command_it_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    shown = capsys.readouterr()
-    assert "rosetta run " in shown.out and shown.err == ""
 
 
 @pytest.mark.parametrize(
@@ -98,15 +91,3 @@ def test_the_report_is_opened_in_a_browser(
     monkeypatch.setattr(webbrowser, "open", lambda page: False)
     assert main(["open", str(tmp_path)]) == 2
     assert "no browser was found" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_a_shell_completes_commands_and_options(
-    shell: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--print-completion", shell])
-    script = capsys.readouterr().out
-    assert ended.value.code == 0 and "--num-workers" in script and "doctor" in script
-    if shell == "bash":
-        subprocess.run(["bash", "-n"], input=script, text=True, check=True)

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ import build  # noqa: E402
 import download  # noqa: E402
 import environment  # noqa: E402
 import kernels  # noqa: E402
-import locks  # noqa: E402
 import python311  # noqa: E402
 import sources  # noqa: E402
 
@@ -35,16 +34,6 @@ def name_of(requirement: str) -> str:
     found = re.match(r"[A-Za-z0-9._-]+", requirement)
     assert found, requirement
     return re.sub(r"[-_.]+", "-", found[0]).lower()
-
-
-def asked(file: str) -> Iterator[str]:
-    """The requirements of an .in file, with those it includes, without comments."""
-    for line in (ENVIRONMENTS / file).read_text().splitlines():
-        line = line.split("#")[0].strip()
-        if line.startswith("-r "):
-            yield from asked(line.removeprefix("-r "))
-        elif line:
-            yield line
 
 
 def dependencies() -> list[str]:
@@ -61,16 +50,6 @@ def locked(file: str) -> dict[str, str]:
 
 
 # --- The locks -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("lock", KERNEL_LOCKS)
-def test_every_kernel_has_the_packages_that_it_imports(lock: str) -> None:
-    packages = {*locked(lock), *locked("chainercv.txt"), *locked("horovod-source.txt")}
-    kernel = kernels.KERNELS[re.sub(r"(-gpu.*)?\.txt$", "", lock)]
-    for module in kernel.imports.split(", "):
-        name = module.split(".")[0]
-        assert [each for each in packages if re.fullmatch(rf"{name}(-cpu|-cu\d+)?", each)], name
-    assert ("cupy-cuda12x" in packages) == (lock == "chainer-gpu.txt")
 
 
 def test_keras_is_the_same_in_every_environment() -> None:
@@ -94,16 +73,6 @@ def test_no_index_address_and_no_path_of_one_machine(file: str) -> None:
     assert "://" not in text
     assert not re.search(r"(^|\s)(-i|-f|--\w*index\S*|--find-links)\b", text, re.M)
     assert not re.search(r"(^|[\s=])/\w", text, re.M)
-
-
-@pytest.mark.parametrize("lock", LOCKS)
-def test_a_lock_holds_what_its_in_file_asks_for(lock: str) -> None:
-    pins = locked(lock)
-    for requirement in asked(lock.replace(".txt", ".in")):
-        name = name_of(requirement)
-        assert name in pins, requirement
-        if exact := re.search(r"==([\w.]+)$", requirement):
-            assert pins[name] == exact[1], requirement
 
 
 def test_every_in_file_has_a_lock_and_every_kernel_has_one() -> None:
@@ -152,28 +121,6 @@ def test_conda_gets_the_labs_lock_on_the_same_python() -> None:
     named = re.findall(r"-r (\S+)", text)
     assert named == ["environments/lab.txt"]
     assert (ROOT / named[0]).is_file()
-
-
-@pytest.mark.parametrize(
-    ("chosen", "locked"),
-    [
-        (["chainer"], ["chainer", "chainer-gpu"]),
-        (["pytorch", "lab"], ["lab", "pytorch", "pytorch-gpu-cuda12"]),
-        (list(kernels.KERNELS), sorted(file.removesuffix(".txt") for file in LOCKS)),
-    ],
-)
-def test_the_locks_of_some_kernels_can_be_made_alone(
-    chosen: list[str], locked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[str] = []
-
-    def compiled(words: list[str | Path], **how: Any) -> subprocess.CompletedProcess[str]:
-        made.append(str(words[words.index("-o") + 1]).removesuffix(".txt"))
-        return subprocess.CompletedProcess(words, 0)
-
-    monkeypatch.setattr(locks.subprocess, "run", compiled)
-    assert locks.make(Path("uv"), "python", chosen, []) == 0
-    assert sorted(made) == locked
 
 
 # --- build.py --------------------------------------------------------------------------------
@@ -226,12 +173,6 @@ def test_another_python_asks_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert python311.find_python(tmp_path / "uv") == "/good/python3.11"
     program(tmp_path / "uv", "no interpreter found", 2)
     assert python311.find_python(tmp_path / "uv") is None
-
-
-def test_python_is_this_one_if_it_will_do() -> None:
-    found = python311.find_python(Path("no uv"))
-    assert found
-    assert ".venvs" not in found, "an environment must not stand on another environment"
 
 
 def test_no_python_and_no_uv_is_one_line_that_says_what_to_do(
@@ -521,17 +462,6 @@ def test_a_command_that_fails_gives_its_reason_not_its_log(tmp_path: Path) -> No
     with pytest.raises(environment.BuildError, match=r"^error: no such wheel$"):
         run(["sh", "-c", "echo working; echo 'error: no such wheel' >&2; exit 1"])
     assert "working" in (tmp_path / "log").read_text()
-
-
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        ("headers or library files could not be found for jpeg,", "libjpeg-dev"),
-        ("internal compiler error", "see .venvs/pillow-simd.log"),
-    ],
-)
-def test_why_pillow_stayed(said: str, reason: str) -> None:
-    assert reason in sources.why_no_pillow_simd(f"Building\n{said}\nmore")
 
 
 def test_without_a_compiler_pillow_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

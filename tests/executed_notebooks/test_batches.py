@@ -10,11 +10,12 @@ import pytest
 from own_networks import recipe_of_all
 
 from helpers import paths, record
-from helpers.frameworks import ROWS, optional_kernels, run_label
+from helpers.frameworks import ROWS, run_label
 from helpers.runner import experiments
 
 TRAINED = [row.notebook for row in ROWS if not (row.many_nodes_only or row.optional)]
-SPANNING = [row for row in ROWS if not row.one_node_only and row.kernel not in optional_kernels()]
+SPANNING = [row for row in ROWS if row.module in ("pytorch", "chainermn") and not row.one_node_only]
+"""Of these a batch over nodes is run; tests/kernels has the others over nodes, for `make soak`."""
 OVER_NODES = [f"{run_label(row.notebook, row.kernel)}-2n-1x" for row in SPANNING]
 
 

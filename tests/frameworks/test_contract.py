@@ -155,22 +155,6 @@ def test_it_has_the_functions_of_the_interface(module: str) -> None:
     assert not moved, f"{module}.py: these are not in the order of interface.py: {moved}"
 
 
-@pytest.mark.parametrize("module", [*MODULES, *PARTS])
-def test_it_documents_what_is_peculiar_to_it(module: str) -> None:
-    """A function's own docstring says what differs from the interface, which describes the rest."""
-    assert ast.get_docstring(tree_of(module)), f"{module}.py does not say what is peculiar"
-    for name, node in (FRAMEWORK | RANKS | NOTEBOOK | APART | LAUNCHED).items():
-        own = own_functions(module).get(name)
-        said = None if own is None else ast.get_docstring(own)
-        told = str(ast.get_docstring(node)).split("\n")[0]
-        assert not said or told not in said, f"{module}.{name} repeats interface.py"
-
-
-def test_the_interface_describes_each_function() -> None:
-    described = FRAMEWORK | RANKS | NOTEBOOK | APART | LAUNCHED
-    assert all(ast.get_docstring(node) for node in described.values())
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_each_has_tests_of_its_own(module: str) -> None:
     assert "def test_" in text_of(paths.ROOT / "tests" / "kernels" / f"test_{module}.py")

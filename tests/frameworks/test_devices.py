@@ -59,19 +59,6 @@ def test_devices_that_share_cores_say_that_they_are_not_ranked(
     assert not found.cpus and "not ranked" in str(found)
 
 
-@pytest.mark.parametrize("wrong", ["many", 0, 1.5])
-def test_wrong_numbers_of_cores(wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_gpus(monkeypatch)
-    with pytest.raises(UserError, match="cores_per_device "):
-        devices.resolve(1, wrong)  # type: ignore[arg-type]
-
-
-def test_a_wrong_place_for_loaders(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_gpus(monkeypatch)
-    with pytest.raises(UserError, match="loader_cores 'gpu': give device, own, siblings"):
-        devices.resolve(1, "auto", "gpu")
-
-
 def test_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     with_gpus(monkeypatch, "A100", "A100")
     assert devices.resolve("1").names == ("A100",)

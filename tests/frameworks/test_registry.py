@@ -1,17 +1,16 @@
 """The registry is the only list of what is compared, and says what is so."""
 
-import ast
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import records
 
-from helpers import frameworks, paths
+from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import ROWS, Row, installed, name_of, rows_of, run_label, why_not
+from helpers.frameworks import ROWS, Row, name_of, rows_of, run_label, why_not
 from helpers.results.comparison import Entry
 from helpers.runner import plans, selection
 from helpers.runner.selection import Offer
@@ -20,64 +19,6 @@ sys.path.append(str(paths.ROOT / "environments"))
 
 import kernels
 
-ALLOWED = {
-    "environments/kernels.py": "what is installed for each kernel, and how it is tried",
-    "helpers/frameworks/__init__.py": "the registry",
-    "helpers/frameworks/capabilities.py": "the GPU code in each lock",
-    "tests/kernels/own_networks.py": "somebody's own network for each",
-}
-MOST = 3
-"""So many frameworks beside each other are an example; more are a list."""
-FOLDERS = ("benchmarks", "data_prep", "environments", "gpumon", "helpers", "tests", "tools")
-
-
-def names_of(row: Row) -> set[str]:
-    return {row.name, row.framework, row.family, row.module, row.kernel, row.notebook}
-
-
-def texts(node: ast.AST, depth: int = 2) -> Iterator[str]:
-    """The strings of a list, tuple, set or dictionary, and of those directly in it."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-    elif depth and isinstance(node, ast.List | ast.Tuple | ast.Set):
-        for item in node.elts:
-            yield from texts(item, depth - 1)
-    elif depth and isinstance(node, ast.Dict):
-        for part in (*node.keys, *node.values):
-            if part is not None:
-                yield from texts(part, depth - 1)
-
-
-NAMES = [(row.family, names_of(row)) for row in ROWS]
-
-
-def lists(source: str) -> list[int]:
-    """The lines on which a list of frameworks begins."""
-    named = {family for family, names in NAMES if any(name in source for name in names)}
-    if len(named) <= MOST + 1:  # most files: they need not be parsed
-        return []
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict):
-            said = set(texts(node))
-            if len({family for family, names in NAMES if names & said}) > MOST + 1:
-                found.append(node.lineno)
-    return found
-
-
-def test_there_is_no_second_list() -> None:
-    for folder in FOLDERS:
-        for path in sorted((paths.ROOT / folder).rglob("*.py")):
-            name = path.relative_to(paths.ROOT).as_posix()
-            if name not in ALLOWED:
-                assert lists(path.read_text(encoding="utf-8")) == [], name
-
-
-def test_a_second_list_would_be_found() -> None:
-    assert lists("A = ('PyTorch', 'Keras', 'TensorFlow', 'MXNet', 'Chainer')") == [1]
-    assert lists("A = {'pytorch': 1, 'tensorflow': 2, 'mxnet': 3, 'chainer': 4}") == [1]
-    assert lists("A = [('Keras', 1), ('Chainer', 2), ('PyTorch', 3)]") == []
-
 
 def test_no_two_rows_are_called_or_found_alike() -> None:
     """By their names, and by what plans, journals and records know of them."""
@@ -85,13 +26,6 @@ def test_no_two_rows_are_called_or_found_alike() -> None:
         assert len(set(found)) == len(found)
     labels = [run_label(row.notebook, row.kernel) for row in ROWS]
     assert len(set(labels)) == len(ROWS)
-
-
-def test_rows_look_alike_where_they_are_of_one_framework_and_nowhere_else() -> None:
-    looks = {(row.family, row.colour, row.dark_colour, row.marker) for row in ROWS}
-    families = {row.family for row in ROWS}
-    for part in zip(*looks, strict=True):
-        assert len(set(part)) == len(families)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -158,21 +92,3 @@ def test_a_row_says_how_its_steps_cannot_be_executed() -> None:
     assert why_not("Chainer_MultiGPU", "chainer", 1, execution="compiled").startswith("execution ")
     assert not why_not("JAX_MultiGPU", "jax", 2, execution="compiled")
     assert "PyTorch_MultiGPU spans" in why_not("PyTorch_MultiGPU_Exp_Loss", "", 1, nodes=2)
-
-
-def test_where_it_is_not_built_the_command_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(paths, "VENVS", tmp_path)
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-    said = """kernel 'horovod' is not installed: run 'make envs ARGS="--environments horovod"'"""
-    why = installed.problem("horovod")
-    assert why in (said, None), "None: it is built here, and Jupyter knows it"
-    assert installed.how_to_make("pytorch") == "'make envs'"
-
-
-def test_labels_and_notebooks_are_ordered_as_the_rows_and_others_follow() -> None:
-    names = ["Zoo", "Chainer", "MXNet_Gluon_MultiGPU", "PyTorch bf16", "PyTorch", "Keras_MultiGPU"]
-    assert sorted(names, key=frameworks.order) == [
-        "PyTorch", "PyTorch bf16", "Keras_MultiGPU", "MXNet_Gluon_MultiGPU", "Chainer", "Zoo",
-    ]  # fmt: skip

@@ -82,16 +82,6 @@ def test_a_users_mistake_comes_back_as_it_was_raised(kind: type[Exception]) -> N
         replicas.run(wrong, 2)
 
 
-def test_a_killed_replica_is_named() -> None:
-    def replica(rank: int) -> None:
-        if rank == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(600)
-
-    with pytest.raises(replicas.ReplicaError, match="replica 0 died with exit code -9"):
-        replicas.run(replica, 2)
-
-
 def test_interrupting_the_caller_leaves_no_process() -> None:
     def replica(rank: int) -> Any:
         time.sleep(600)

@@ -2,8 +2,6 @@
 
 import ast
 import json
-import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +37,6 @@ def test_no_outputs_are_committed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_it_is_short_and_ends_with_a_newline(name: str) -> None:
-    assert len(read(name)["cells"]) <= 37
-    if name == "Compare":
-        assert sum(len(cell["source"]) for cell in code(read(name))) <= 40
-    assert (NOTEBOOKS / f"{name}.ipynb").read_text("utf-8").endswith("}\n")
-
-
-@pytest.mark.parametrize("name", ALL)
 def test_it_names_its_kernel(name: str) -> None:
     metadata = read(name)["metadata"]
     framework = metadata.get("rosetta", {}).get("framework", "")
@@ -56,12 +46,6 @@ def test_it_names_its_kernel(name: str) -> None:
     else:
         assert metadata["kernelspec"]["name"] == expected
     assert metadata["kernelspec"]["language"] == "python"
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_nbmake_waits_half_an_hour_for_a_cell(name: str) -> None:
-    """Not its own five minutes."""
-    assert read(name)["metadata"]["execution"] == {"timeout": 1800}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -92,105 +76,5 @@ def test_all_frameworks_are_tested_with_as_many_epochs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
-def test_the_notebook_has_its_name_from_its_file(name: str) -> None:
-    source = "\n\n".join("".join(cell["source"]) for cell in code(read(name)))
-    assert "helpers.begin(" in source and name not in source
-
-
-@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
-def test_its_name_begins_with_its_framework(name: str) -> None:
-    framework = read(name)["metadata"]["rosetta"]["framework"].replace(" ", "_")
-    others = f"{framework}MN_MultiNode", f"{framework}_Horovod"
-    right = name.startswith(f"{framework}_MultiGPU") or name in others
-    assert right, f"{name}: call it {framework}_MultiGPU, or as {framework} in its metadata says"
-
-
-@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
 def test_its_last_cell_finishes_the_run(name: str) -> None:
     assert "".join(code(read(name))[-1]["source"]) == "run.report()"
-
-
-def set_outside(source: str) -> set[str]:
-    """The names that a cell sets in the notebook itself, not inside its functions and classes."""
-    found: set[str] = set()
-    waiting: list[ast.AST] = [ast.parse(source)]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif not isinstance(node, ast.Lambda | ast.GeneratorExp | ast.ListComp | ast.DictComp):
-            waiting += ast.iter_child_nodes(node)
-    return found
-
-
-@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
-def test_no_other_cell_sets_a_parameter(name: str) -> None:
-    """Else a run would find it changed since it began, and stop."""
-    (cell,) = parameters(read(name))
-    magic = re.compile(r"^%.*$", re.MULTILINE)
-    texts = [magic.sub("", "".join(each["source"])) for each in code(read(name)) if each != cell]
-    assert not set_outside("".join(cell["source"])) & set_outside("\n".join(texts))
-
-
-def names_in(tree: ast.Module) -> set[str]:
-    """All that a module defines or imports."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-            file = module(node.module or "")
-            found |= names_of(file) if file else set()
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-    return found
-
-
-def module(name: str) -> Path | None:
-    place = NOTEBOOKS.parent / name.replace(".", "/")
-    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-    return file if file.exists() else None
-
-
-@cache
-def names_of(file: Path) -> set[str]:
-    """As above, of a file: many notebooks take from the same."""
-    return names_in(ast.parse(file.read_text("utf-8")))
-
-
-def missing_names(source: str) -> list[str]:
-    """Names that the code takes from this project's packages and that are not there."""
-    tree, bound, missing = ast.parse(source), {}, []
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom) or not node.module:
-            continue
-        if node.module.split(".")[0] not in ("helpers", "gpumon", "data_prep"):
-            continue
-        file = module(node.module)
-        known = names_of(file) if file else set()
-        for alias in node.names:
-            inner = f"{node.module}.{alias.name}"
-            if module(inner):
-                bound[alias.asname or alias.name] = inner
-            elif alias.name not in known:
-                missing.append(inner)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            inside = bound.get(node.value.id)
-            file = module(inside) if inside else None
-            if file and node.attr not in names_of(file):
-                missing += [] if module(f"{inside}.{node.attr}") else [f"{inside}.{node.attr}"]
-    return missing
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_what_it_takes_from_our_packages_is_there(name: str) -> None:
-    cells = ("".join(cell["source"]) for cell in code(read(name)))
-    magic = re.compile(r"^%.*$", re.MULTILINE)
-    assert missing_names(magic.sub("", "\n".join(cells))) == []

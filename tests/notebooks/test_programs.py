@@ -2,15 +2,11 @@
 
 import ast
 import re
-import subprocess
-import sys
 
 import pytest
-from imports import MODULES, imports_of
 from multi_gpu_lines import MARK, code, code_lines, marked_lines, sources
 from programs import PROGRAMS, definitions
 
-from helpers import paths
 from helpers.frameworks import rows_of
 
 LINES, WORDS, LIBRARY = 150, 700, 24
@@ -90,39 +86,3 @@ def test_equal_functions_have_one_text(name: str) -> None:
         names += SAME_IN_A_FRAMEWORK
     here, there = definitions(name), definitions(FIRST)
     assert [each for each in names if here.get(each) != there[each]] == []
-
-
-OF_A_PROGRAM = {"backward", "zero_grad", "init_process_group", "all_reduce", "roc_auc_score"}
-OF_A_PROGRAM |= {"DataLoader", "DistributedDataParallel", "make_replica", "train_step"}
-"""Functions that a notebook calls, and the library does not."""
-NOT_BEHIND = {"helpers.training.notebook_check", "helpers.training.roc_auc"}
-"""The fairness check, which calls the notebook's functions; and the recipe's metric, which the
-notebook's is compared with."""
-
-
-def behind() -> set[str]:
-    """The modules of the library that a notebook's calls go through, apart from the check."""
-    found, waiting = set[str](), ["helpers.run"]
-    while waiting:
-        module = waiting.pop()
-        found.add(module)
-        others = {name for name in imports_of(module) if name.startswith("helpers.training.")}
-        waiting += others - found - NOT_BEHIND
-    return found
-
-
-def test_the_library_trains_nothing() -> None:
-    """What a notebook shows is nowhere else: the library watches, records and draws."""
-    assert "helpers.training.loop" in behind()
-    for module in behind():
-        tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
-        called = {ast.unparse(call.func).rpartition(".")[2] for call in calls(tree)}
-        assert not called & OF_A_PROGRAM, f"{module}: {called & OF_A_PROGRAM}"
-
-
-def test_a_notebook_imports_little_until_it_begins() -> None:
-    """``helpers.run`` is readable by itself: it imports the rest when a function needs it."""
-    said = "import sys, helpers.run; print(*(m for m in sys.modules if m.startswith('helpers')))"
-    done = subprocess.run([sys.executable, "-c", said], cwd=paths.ROOT, capture_output=True)
-    loaded = {"helpers", "helpers.run", "helpers.training", "helpers.training.run_state"}
-    assert set(done.stdout.decode().split()) == loaded, done.stderr.decode()

@@ -10,7 +10,6 @@ import gpumon
 from data_prep import command_line
 from gpumon import __main__ as gpumon_command
 from helpers import __main__ as rosetta_command
-from helpers import paths
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -35,15 +34,6 @@ def test_every_command_and_option_is_listed() -> None:
         assert [option for option in options if option not in section] == []
 
 
-def test_defaults_and_choices_are_given() -> None:
-    parser = argparse.ArgumentParser(prog="toy")
-    parser.add_argument("--size", type=int, default=7, help="the size")
-    parser.add_argument("--way", choices=["a|b", "c"], metavar="WAY", help="the <way>")
-    page = "\n".join(reference_pages._of_parser(parser, 2))
-    assert "| `--size SIZE` | the size (default: 7) |" in page
-    assert "| `--way WAY` | the \\<way\\>; one of a\\|b, c |" in page
-
-
 def test_every_public_name_has_its_text() -> None:
     page = reference_pages.python_api()
     for module in (gpumon, data_prep):
@@ -51,9 +41,3 @@ def test_every_public_name_has_its_text() -> None:
             assert f"### {module.__name__}.{name}\n" in page
     assert "#### Trace.summary\n" in page and "**Raises**" in page
     assert ":meth:" not in page and ":class:" not in page
-
-
-def test_the_pages_have_a_place_for_them() -> None:
-    for name in reference_pages.PAGES:
-        page = (paths.ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-        assert page.endswith(f"\n<!-- generated: {name} -->\n")

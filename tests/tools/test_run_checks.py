@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -16,13 +15,10 @@ from typing import Any
 
 import pytest
 import run_checks
-import yaml
 from processes import ended
 
 from helpers import paths
 from helpers.frameworks import ROWS
-
-WORKFLOW = paths.ROOT / ".github" / "workflows" / "ci.yml"
 
 
 def files(places: Iterable[str]) -> set[str]:
@@ -101,27 +97,6 @@ def test_the_quick_choice_is_there_and_leaves_the_slow_ones_out(
     assert found | files(run_checks.APART) | elsewhere == files(["tests"])
 
 
-def test_quick_runs_the_quick_parts(
-    ran: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_checks.main(["--quick"]) == 0
-    assert "parts: 8 passed, 0 failed" in capsys.readouterr().out
-    assert run_checks.main(["--quick", "pytorch"]) == 2
-    assert "no part named pytorch" in capsys.readouterr().err
-
-
-def test_the_longest_parts_begin_first() -> None:
-    names = [name for name in run_checks.parts() if name not in run_checks.style()]
-    assert names[:3] == ["environments", "batches", run_checks.APART[0]]
-    files = (run_checks.ROOT / run_checks.KERNELS).glob("test_*.py")
-    found = {file.stem.removeprefix("test_"): run_checks.takes_long(file) for file in files}
-    found = {name: is_long for name, is_long in found.items() if name in names}
-    long = {name for name, is_long in found.items() if is_long}
-    short = found.keys() - long
-    assert {row.module for row in ROWS} < long
-    assert max(map(names.index, long)) < min(map(names.index, short))
-
-
 def test_soak_runs_whatever_is_marked_slow() -> None:
     """In the kernel that has it every day."""
     parts = [
@@ -141,15 +116,6 @@ def test_soak_runs_whatever_is_marked_slow() -> None:
             of_kernel = file.parent == paths.ROOT / run_checks.KERNELS
             name = run_checks._kernel(run_checks._name(file)) if of_kernel else "lab"
             assert where == [name], file
-
-
-def test_times_are_written_when_asked_for_and_are_those_of_the_parts(
-    ran: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(run_checks, "TIMES", tmp_path / "times.json")
-    assert run_checks.main([]) == 0 and not run_checks.TIMES.exists()
-    assert run_checks.main(["--write-times"]) == 0
-    assert set(json.loads(run_checks.TIMES.read_text())["parts"]) == set(run_checks.parts())
 
 
 def test_a_part_is_charged_for_the_processor_time_of_the_processes_it_started() -> None:
@@ -196,24 +162,3 @@ def test_a_signal_ends_all_parts_and_what_they_have_started(tmp_path: Path) -> N
     assert running.returncode == 128 + signal.SIGTERM
     assert "parts: 0 passed, 2 failed" in said
     assert all(ended(pid, seconds=10) for pid in found)
-
-
-def test_the_workflow_calls_what_the_makefile_has() -> None:
-    text = WORKFLOW.read_text(encoding="utf-8")
-    jobs = yaml.safe_load(text)["jobs"]
-    targets = set(re.findall(r"^([a-z]+):", (paths.ROOT / "Makefile").read_text(), re.M))
-    called: dict[str, list[str]] = {name: [] for name in jobs}
-    for name, job in jobs.items():
-        for step in job["steps"]:
-            if "run" in step:
-                program, target, *_ = step["run"].split()
-                assert program == "make" and target in targets, step["run"]
-                called[name].append(target)
-            else:
-                assert re.fullmatch(r"actions/[\w-]+@v\d+\.\d+\.\d+", step["uses"])
-            if "python-version" in step.get("with", {}):
-                assert step["with"]["python-version"] == "3.11"
-    assert called == {"quick": ["envs", "quick"], "everything": ["envs", "docs", "test", "soak"]}
-    assert "secrets" not in text
-    for pattern in re.findall(r"'([^']+)'", text.partition("hashFiles(")[2].partition(")")[0]):
-        assert list(paths.ROOT.glob(pattern)), pattern

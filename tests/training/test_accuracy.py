@@ -4,7 +4,6 @@ import hashlib
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -87,13 +86,6 @@ def test_every_resample_is_the_share_of_the_drawn_groups_images() -> None:
     np.testing.assert_allclose(result.table.loc[3, ["low", "high"]].to_numpy(float), ends)
 
 
-def test_what_was_drawn_is_said() -> None:
-    targets, scores = drawn(40)
-    whole, apart = evaluate(targets, scores, np.arange(40) // 2), evaluate(targets, scores)
-    assert "40 images in 20 groups" in str(whole) and "over groups of images" in str(whole)
-    assert "40 images." in str(apart) and "over images" in str(apart)
-
-
 def test_top_5_of_five_classes_is_none_and_of_six_is_one() -> None:
     few, more = evaluate(*drawn(50, 5)), evaluate(*drawn(50, 6))
     assert np.isnan(few.top5).all() and not np.isnan(more.top5).any()
@@ -102,13 +94,6 @@ def test_top_5_of_five_classes_is_none_and_of_six_is_one() -> None:
     epoch = accuracy.of_epoch(*drawn(50, 5))
     assert np.isnan(epoch["valid_top5"])
     assert tasks.MULTICLASS.said(epoch) == f"top-1 {100 * epoch['valid_top1']:.1f} %"
-
-
-def test_nothing_right_is_said_as_nothing_and_not_left_out() -> None:
-    assert (
-        tasks.MULTICLASS.said({"valid_top1": 0.0, "valid_top5": 0.0}) == "top-1 0.0 %, top-5 0.0 %"
-    )
-    assert tasks.MULTILABEL.said({"valid_auc": float("nan")}) == "AUC n/a"
 
 
 def test_a_class_without_images_and_one_of_a_single_group_have_no_interval() -> None:
@@ -168,10 +153,3 @@ def test_what_is_no_score_is_refused() -> None:
         evaluate(targets, scores)
     with pytest.raises(ValueError, match="diverged"):
         accuracy.of_epoch(targets, scores)
-
-
-def test_as_many_classes_as_imagenet_has_are_measured() -> None:
-    targets, scores = drawn(3000, 1000)
-    result = evaluate(targets, scores)
-    assert len(result.table) == 1000 and result.resamples.shape == (resampling.RESAMPLES,)
-    assert isinstance(result.table, pd.DataFrame) and result.table["images"].sum() == 3000

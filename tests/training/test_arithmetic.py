@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import records
 
 from helpers import record
 from helpers.training import arithmetic
@@ -71,18 +70,6 @@ def test_all_devices_multiply_at_the_same_time() -> None:
     assert max(running) == 3
 
 
-def test_one_device_multiplies_with_the_threads_of_training() -> None:
-    """OpenMP gives another thread a team of its own."""
-    threads: list[threading.Thread] = []
-
-    def matrix_product(*given: Any) -> Callable[[int], None]:
-        return lambda times: threads.append(threading.current_thread())
-
-    one: Any = SimpleNamespace(matrix_product=matrix_product)
-    arithmetic.seconds_a_product(("one",), "cpu", one, "fp32")
-    assert set(threads) == {threading.main_thread()}
-
-
 def test_flops_of_a_product_and_of_training() -> None:
     assert arithmetic.flops_of_product("cpu", 2) == 2 * 2 * 1024**3
     # 2.83 billion multiply-adds, two FLOPs each, three times
@@ -112,19 +99,3 @@ def test_a_share_is_of_the_product_in_the_same_round() -> None:
     assert found["synthetic"]["flops_per_second"] == 10e9
     assert (found["synthetic"]["low"], found["synthetic"]["high"]) == (0.45, 0.5)
     assert of([20e9, 10e9, 10e9])["files"]["share"] == 0.5, "of a slower product it is more"
-
-
-def test_it_is_told_in_words() -> None:
-    assert arithmetic.in_words(of([40e9, 20e9, 20e9])) == (
-        "Training on synthetic data computes 10.0 GFLOP/s: 50 % (45 to 50) of a matrix product of "
-        "1024 x 1024 float32 in the same rounds (20.0 GFLOP/s)."
-    )
-    assert arithmetic.in_words(of([2e12] * 3, None)) == (
-        "In the same rounds, a matrix product of 1024 x 1024 float32 reached 2,000 GFLOP/s. "
-        "No share: the FLOPs of your own network are not counted."
-    )
-
-
-def test_a_record_holds_it() -> None:
-    record.check(records.make(arithmetic=records.arithmetic(100.0)))
-    record.check(records.make(arithmetic=of([2e10] * 6, None)))

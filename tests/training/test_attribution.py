@@ -82,13 +82,6 @@ def test_a_share_is_told_where_its_interval_is_narrow_and_possible(
     assert told or not attribution.leaves_little(found, ["data"])
 
 
-@pytest.mark.parametrize(("low", "high"), [(-0.04, -0.01), (-0.02, 0.06), (0.0, 0.0)])
-def test_a_wait_below_zero_is_no_measurable_wait(low: float, high: float) -> None:
-    found = {"shares": {"data": (low + high) / 2}, "intervals": {"data": [low, high]}}
-    assert attribution.in_words(found, "data") == attribution.NO_WAIT
-    assert attribution.telling(found) == {}
-
-
 @pytest.mark.parametrize(("low", "named"), [(0.051, True), (0.049, False)])
 def test_a_wait_is_named_if_its_whole_interval_is_large(low: float, named: bool) -> None:
     shares = dict.fromkeys(attribution.WAITS, 0.1)
@@ -111,32 +104,6 @@ def test_compute_bound_and_the_sentence_says_how_sure() -> None:
     assert found["shares"]["compute"] > 0.78
     assert found["sentence"].startswith("Compute is the limit")
     assert "no measurable wait for data (at most 2 % of an epoch)" in found["sentence"]
-
-
-def test_the_loop_itself_tells_where_the_rounds_are_too_noisy() -> None:
-    wide = around(1000, WIDE)
-    for waited, begins in (
-        (1.0, "The limit cannot be determined"),
-        (0.1, "Compute is the limit"),
-    ):
-        said = attribute(990, wide, 5000, history=[STEADY | {"data_seconds": waited}])["sentence"]
-        assert said.startswith(begins)
-        assert f"too noisy to tell, in the training loop itself {10 * waited:.0f} %" in said
-    hidden = STEADY | {"data_seconds": None}
-    said = attribute(990, wide, 5000, history=[hidden])["sentence"]
-    assert said.startswith("The limit cannot be determined") and "in the training loop" not in said
-    assert attribute(990, 1000, 5000, history=[hidden])["sentence"].startswith("Compute is the")
-
-
-def test_neither_alone_is_the_limit() -> None:
-    assert "slow each other down" in attribute(500, 1000, 1200, history=[STEADY])["sentence"]
-
-
-def test_epochs_at_another_pace_than_the_rounds_are_told() -> None:
-    slow, slower = (STEADY | {"images_per_second": pace} for pace in (500.0, 400.0))
-    said = attribute(1000, 1010, 5000, history=[FIRST, slow, slower])["sentence"]
-    assert "400 to 500 images/s, so these shares were measured at a different speed." in said
-    assert "different speed" not in attribute(1000, 1010, 5000, history=[STEADY])["sentence"]
 
 
 def test_communication_is_what_silence_saves() -> None:
@@ -175,12 +142,6 @@ def test_compiling_is_what_the_first_step_took_longer() -> None:
     assert attribution.compiling(quick) == 0
 
 
-def test_a_long_validation_stands_with_its_interval() -> None:
-    epochs = [FIRST, *[STEADY | {"valid_seconds": seconds} for seconds in (3.0, 4.0, 2.0)]]
-    found = attribute(1000, 1010, 5000, history=epochs)
-    assert "Validation takes 27 % (20 to 33) of an epoch." in found["sentence"]
-
-
 def test_of_a_resumed_run_the_last_process_counts() -> None:
     early = STEADY | {"images_per_second": 5000.0, "train_seconds": 1.0}
     found = attribute(1000, 2300, 1100, history=[early, early, STEADY, STEADY], resumed_after=2)
@@ -204,13 +165,3 @@ def test_between_machines_the_network_is_named() -> None:
 def test_on_one_machine_there_is_no_network(cluster: Any) -> None:
     said = attribute(990, 1000, 5000, cluster=cluster, **SLOW_NETWORK)["sentence"]
     assert "network" not in said and "The all-reduce takes 59 % (59 to 59) of an epoch" in said
-
-
-def test_a_network_that_takes_less_than_compute_is_no_limit() -> None:
-    quick = {"no_allreduce": 1500, "history": [STEADY | {"data_seconds": 0.0}]}
-    said = attribute(990, 1000, 5000, cluster=REAL, **quick)["sentence"]
-    assert not said.startswith("The network")
-    assert "Over the network between the nodes the all-reduce takes 26 % (26 to 26)" in said
-    # Files take most of the time, although the all-reduce takes more than computing.
-    said = attribute(300, 1000, 310, cluster=REAL, no_allreduce=4000, history=[STEADY])["sentence"]
-    assert said.startswith("The loader is the limit") and "Over the network" in said

@@ -1,7 +1,6 @@
 """Images of every reader, as a run sees them."""
 
 import csv
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -147,17 +146,6 @@ def test_own_reader_goes_to_other_processes(tmp_path: Path) -> None:
     row = int(images.train["row"].iloc[3])
     copy = cloudpickle.loads(cloudpickle.dumps(images))
     assert np.array_equal(copy.read(row), images.read(row))
-
-
-def test_own_reader_is_given_the_folder_that_was_named(tmp_path: Path) -> None:
-    code = READER.replace(
-        "        self.targets",
-        "        self.classes = (*'abcd', folder.name)\n        self.targets",
-    )
-    recipe = recipe_of(tmp_path, OWN, code)
-    (tmp_path / "shelf").mkdir()
-    images = load(recipe, tmp_path / "shelf")
-    assert images.classes[-1] == "shelf" and images.folder == tmp_path / "shelf"
 
 
 def test_own_grey_reader_of_findings(tmp_path: Path) -> None:
@@ -397,32 +385,6 @@ def test_bad_images_are_one_line(name: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-ODD = {"16 bits": "I;16", "CMYK": "CMYK", "palette": "P", "as named": "RGB"}
-"""Images that Pillow writes as a format's own, and frameworks decode each in its way, if at all."""
-
-
-@pytest.mark.parametrize("kind", ODD)
-def test_frameworks_decode_themselves_only_what_data_prep_wrote(tmp_path: Path, kind: str) -> None:
-    """What others' files hold is not known, and so all read them by ``read``."""
-    ending = "jpg" if kind == "CMYK" else "png"
-    for number in range(20):
-        path = tmp_path / "set" / "ab"[number % 2] / f"{number}.{ending}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        noise = np.random.default_rng(number).integers(0, 256, (48, 48, 4), dtype=np.uint8)
-        mode = ODD[kind]
-        if mode == "I;16":
-            image = Image.fromarray(noise[..., 0].astype(np.uint16) * 257)
-        else:
-            image = Image.fromarray(noise[..., :3]).convert(mode)
-        image.save(path)
-    text = FOLDERS.replace("resnet50", "resnet44") + "batch_size = 4\n"
-    images = load(recipe_of(tmp_path, text), tmp_path / "set")
-    how: dict[str, Any] = {"size": 48, "reader": "imagefolder", "progress": False}
-    data_prep.resize_folder(tmp_path / "set", tmp_path / "small", channels=3, **how)
-    small = load(recipe_of(tmp_path, text), tmp_path / "small")
-    assert np.array_equal(small.read(7), images.read(7))
-
-
 def test_images_in_an_archive_are_checked_and_read(tmp_path: Path) -> None:
     synthetic_shapes.generate_imagefolder(
         tmp_path / "set", images=60, size=40, archive=True, progress=False
@@ -454,15 +416,3 @@ def test_left_out_images_keep_their_places_in_an_array(tmp_path: Path) -> None:
         assert one.image == other.image and "-1" not in lines[one.image].values()
         assert np.array_equal(files.read(one.row), packed.read(other.row))
         assert np.array_equal(packed.array[other.row], packed.read(other.row))
-
-
-def test_a_packed_folder_of_the_nihs_is_opened_by_the_reader(tmp_path: Path) -> None:
-    folder = data_prep_tools.make_folder(tmp_path / "set", size=40)
-    data_prep.pack_folder(folder, tmp_path / "packed", progress=False)
-    files = data_prep.open_reader("nih", folder, channels=1)
-    packed = data_prep.open_reader("nih", tmp_path / "packed", channels=1)
-    assert isinstance(packed.array, np.memmap) and len(packed) == len(files) == 24
-    assert np.array_equal(packed.targets, files.targets)
-    for i in range(24):
-        assert np.array_equal(packed.read(i), files.read(i))
-    assert re.fullmatch(r"\d+_\d+\.png", packed.catalog.images[0])

@@ -80,10 +80,6 @@ def test_files_begin_with_nothing_read_ahead() -> None:
     assert names[:5] != names[5:10], "who comes first changes"
 
 
-def test_one_device_has_none_to_be_silent_to() -> None:
-    assert set(take([], together=False)) == {"files", "synthetic", "loader", "product"}
-
-
 def test_processes_begin_a_product_together() -> None:
     """Steps with an all-reduce, which end at the same time in all of them, come right before it."""
     marks: Marks = []

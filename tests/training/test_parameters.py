@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import data_prep_tools
 import numpy as np
 import pytest
 from PIL import Image
@@ -24,8 +23,6 @@ from helpers.training import image_data, image_folders, image_readers, loader_wo
 from helpers.training.setup import Setup
 
 GENERATED = image_folders.STAND_INS["nih, small"].name
-SAMPLE = paths.ROOT.parent / "shared" / "nih-sample"
-needs_sample = pytest.mark.skipif(not SAMPLE.exists(), reason="the real NIH sample is not here")
 
 
 @pytest.fixture(scope="module")
@@ -65,20 +62,6 @@ def test_too_few_images_for_a_batch(generated: Path, tmp_path: Path) -> None:
     setup = parameters.resolve("N", recipe="demo", data=generated, devices=2, run=tmp_path)
     with pytest.raises(UserError, match="do not fill one global batch of 128"):
         image_data.load_data(setup).as_record(setup.recipe)
-
-
-@pytest.mark.parametrize("count", [400, pytest.param(749, marks=needs_sample)])
-def test_xrays_not_from_the_demo_are_real_and_of_64_px_get_a_crop_of_54(
-    count: int, tmp_path: Path
-) -> None:
-    data = SAMPLE if count == 749 else data_prep_tools.make_folder(tmp_path / "set", 200, size=64)
-    setup = parameters.resolve("N", data=data, devices=2, run=tmp_path / "run", recipe="demo")
-    assert (setup.recipe.recipe.image_size, setup.recipe.recipe.crop) == (64, 54)
-    images = image_data.load_data(setup)
-    section = images.as_record(setup.recipe)
-    assert section["kind"] == "real"
-    assert sum(section["images"].values()) == count
-    assert section["steps_per_epoch"] == section["images"]["train"] // 128
 
 
 def test_a_corrupt_image_is_found_before_training(generated: Path, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """What a notebook shows of its own run."""
 
-import hashlib
-
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -9,7 +7,7 @@ import records
 
 import data_prep
 from helpers.record import tasks
-from helpers.training import accuracy, run_plots
+from helpers.training import run_plots
 
 
 def test_learning_and_roc_curves_say_what_the_record_says() -> None:
@@ -46,23 +44,6 @@ def test_of_classes_learning_is_shown_by_top_1_and_top_5_where_there_is_one() ->
         assert drawn == [[20.0, 40.0], [90.0, 90.0]][:lines]
         assert right.get_title("left") == "Top-1 on the validation part, %"
         assert (right.get_legend() is not None) == (lines == 2)
-
-
-def test_the_most_confused_classes_are_those_most_often_taken_for_others() -> None:
-    names = ["cat", "dog $x$", "a" * 80, "ship"]
-    targets = np.repeat(np.arange(4), 10)
-    taken = targets.copy()
-    taken[10:16] = 0  # six dogs for cats
-    taken[20:23] = 3
-    scores = np.eye(4)[taken]
-    result = accuracy.evaluate(targets, scores, range(40), names, hashlib.sha256())
-    (axes,) = run_plots.TEST["multiclass"](targets, scores, result).axes
-    shown = [label.get_text() for label in axes.get_yticklabels()]
-    assert shown == [r"dog \$x\$", "a" * 39 + "…", "cat", "ship"]
-    assert [round(bar.get_width()) for bar in axes.patches[:4]] == [60, 30, 0, 0]  # type: ignore[attr-defined]
-    assert [text.get_text() for text in axes.texts] == ["as cat", "as ship"]
-    nothing = accuracy.evaluate(targets, np.eye(4)[targets], range(40), names, hashlib.sha256())
-    assert len(run_plots.TEST["multiclass"](targets, scores, nothing).axes) == 1
 
 
 def test_nothing_to_draw_is_no_error() -> None:
