@@ -68,7 +68,7 @@ def run(given: argparse.Namespace) -> int:
     merged = sweep_file.merged(choices, sweeps)
     recipe = str(merged.get("recipe", "auto"))
     if recipe.endswith(".toml"):
-        sweeps.append(sweep_file.of_recipe(file_of(recipe).file))
+        sweeps.append(sweep_file.of_recipe(file_of(recipe)))
         merged = sweep_file.merged(merged, sweeps[-1:])
     name = merged.pop("name", None)  # a name is no part of a plan
     of_command = [*choices, *(["recipe"] if recipe.endswith(".toml") else [])]  # it names its file

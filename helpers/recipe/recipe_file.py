@@ -1,10 +1,7 @@
-"""Read a recipe from its TOML file, which is treated as untrusted.
-
-Nothing in the file is run. Every mistake gives one line: the file, the line in it, the error and
-the fix.
-"""
+"""Read a recipe from its TOML file. Nothing in the file is run."""
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,64 +9,37 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from helpers import paths
-from helpers.errors import UserError, unknown
-from helpers.recipe import custom_code, key_types, toml_file
-from helpers.recipe.keys import (
-    DATA,
-    EXAMPLES,
-    FRAMEWORKS,
-    NETWORKS,
-    OPTIONS,
-    READERS,
-    TABLES,
-)
-from helpers.recipe.settings import MULTILABEL, ON_DEVICE, TASKS, Recipe
-from helpers.recipe.toml_file import TomlFile
+from helpers.errors import UserError
+from helpers.recipe import custom_code, tables
+from helpers.recipe.settings import NETWORKS, TASKS, Recipe
+from helpers.recipe.tables import FRAMEWORKS, READERS, TABLES
 
 FOLDER = paths.ROOT / "recipes"
 """The recipes that ship: their files' names are theirs."""
-
-SWEEP = "sweep"
-NOT_TRAINED = ("slurm", SWEEP)
-"""Tables that do not change the training itself: they say where and how often it runs. A job that
-ran out of time therefore resumes after the file asks for more time."""
+TRAINED = ("data", "model", "train", "target")
+"""Tables that decide the training. A job that ran out of time resumes after the file asks for more
+time, or more runs."""
 Tables = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class RecipeFile:
-    """A file's recipe, the one that its table ``[demo]`` makes of it, and its other tables.
+    """A file's recipe, the one that its table ``[demo]`` makes of it, and its other tables."""
 
-    What ``[sweep]`` says is for ``helpers.runner.sweep_file`` to check.
-    """
-
-    file: TomlFile
+    path: Path
     recipe: Recipe
     demo: Recipe
     slurm: dict[str, Any]
+    sweep: dict[str, Any]
+    """As the file has it: ``helpers.runner.sweep_file`` checks it."""
 
 
 def shipped() -> tuple[str, ...]:
     """Names of the recipes that ship."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
-
-
-def read(path: str | Path) -> RecipeFile:
-    """The recipe in the file at ``path``.
-
-    Raises:
-        UserError: it cannot be read, is not TOML, or says what no recipe may.
-    """
-    file, tables = _tables(path)
-    slurm = tables.get("slurm", {})
-    demo = {name: dict(table) for name, table in tables.items()}
-    for key, value in tables.get("demo", {}).items():
-        home = next(name for name in ("data", "model", "train", "target") if key in TABLES[name])
-        demo.setdefault(home, {})[key] = value
-    recipe = _recipe(file, tables)
-    small = replace(_recipe(file, demo), demo=True) if "demo" in tables else recipe
-    return RecipeFile(file, recipe, small, slurm)
 
 
 @cache
@@ -78,195 +48,134 @@ def of_shipped(name: str) -> RecipeFile:
     return read(FOLDER / f"{name}.toml")
 
 
-def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
-    """A file, and its tables upon those of the recipe that it begins with; every key is checked."""
-    file = toml_file.load(path, "recipe", EXAMPLES, "[train], and below it epochs = 5")
-    _check_name(file.path)
-    for number, line in enumerate(file.text.split("\n"), start=1):
-        if not line.isprintable():  # the whole text is recorded, and shown again
-            raise UserError(
-                f"{file.path}, line {number}: a tab or another invisible character: remove it"
-            )
-    tables: Tables = {}
-    known = ("recipe", *TABLES, SWEEP)
-    for name, value in file.content.items():
-        where = file.where(name)
-        if name not in known:
-            homes = [table for table, keys in TABLES.items() if name in keys]
-            hint = f": it belongs under [{homes[0]}]" if homes else ""
-            said = f"unknown key '{name}'{hint}" if homes else unknown("key", name, known)
-            raise UserError(f"{where}: {said}")
-        if name == "recipe":
-            tables = _begun_with(file, value)
-        elif not isinstance(value, dict):
-            raise UserError(f"{where}: '{name}' is a table: write [{name}], and its keys below it")
-    if not file.content:
-        raise UserError(
-            f"{file.path}: the file is empty; a recipe has tables such as [model], [train]"
-        )
-    for name in TABLES:
-        shown = DATA if name == "data" else None  # each reader has other options
-        given = {
-            key: key_types.check(file, (name,), key, value, TABLES[name], shown)
-            for key, value in file.content.get(name, {}).items()
-        }
-        if name == "model":
-            tables["model"] = _one_way(file, tables.get("model", {}), given)
-        elif name == "data" and given.get("reader", _reader(tables)) != _reader(tables):
-            tables["data"] = dict(given)  # another reader has other options, and other images
-        else:
-            tables[name] = tables.get(name, {}) | given
-            if "optimizer" in given and "momentum" not in given:
-                tables[name].pop("momentum", None)  # that of the recipe that it begins with
-    _check_optimizer(file, tables)
-    if not tables["demo"] and "demo" not in file.content:
-        del tables["demo"]
-    return file, tables
+def read(path: str | Path) -> RecipeFile:
+    """The recipe in the file at ``path``.
 
-
-def _check_name(path: Path) -> None:
-    """Raises UserError for a name that another recipe has, or that no table could show."""
+    Raises:
+        UserError: it cannot be read, is not TOML, or says what no recipe may.
+    """
+    path = Path(os.path.expanduser(path))  # noqa: PTH111 (it never fails)
     if path.stem in shipped() and path.resolve().parent != FOLDER:
         raise UserError(
             f"{path}: '{path.stem}' is the name of a built-in recipe: give yours another name"
         )
-    if not path.stem.isprintable():
-        raise UserError(f"{path}: its name has invisible characters: rename it")
+    text, found = _tables(path)
+    recipe = demo = _recipe(path, text, found)
+    if "demo" in found:
+        homes = {key: name for name in TRAINED for key in tables.keys_of(TABLES[name])}
+        small = {name: dict(table) for name, table in found.items()}
+        for key, value in found["demo"].items():
+            small.setdefault(homes[key], {})[key] = value
+        demo = replace(_recipe(path, text, small), demo=True, sha256=recipe.sha256)
+    return RecipeFile(path, recipe, demo, found.get("slurm", {}), found.get("sweep", {}))
 
 
-def _reader(tables: Tables) -> str:
-    return str(tables.get("data", {}).get("reader", "nih"))
+def _tables(path: Path) -> tuple[str, Tables]:
+    """A file's text, and its tables upon those of the recipe that it begins with."""
+    text, content = tables.load(path, "recipe")
+    given: Tables = msgspec.to_builtins(tables.checked(path, content, tables.FILE))
+    begun: Tables = {}
+    if (name := content.get("recipe")) is not None:
+        if name not in shipped() or path.resolve() == FOLDER / f"{name}.toml":
+            raise UserError(
+                f"{path}: recipe: '{name}' is not a built-in recipe: begin with one of "
+                f"{', '.join(shipped())}, or with none"
+            )
+        begun = _tables(FOLDER / f"{name}.toml")[1]
+    found = {
+        name: _upon(name, begun.get(name, {}), given.get(name, {}))
+        for name in TABLES
+        if name in begun or name in given
+    }
+    if "sweep" in given:
+        found["sweep"] = given["sweep"]
+    return text, found
 
 
-def _begun_with(file: TomlFile, name: Any) -> Tables:
-    if not isinstance(name, str) or name not in shipped():
-        raise UserError(
-            f"{file.where('recipe')}: {name!r} is not a built-in recipe: begin with one of "
-            f"{', '.join(shipped())}, or with none"
-        )
-    base = FOLDER / f"{name}.toml"
-    if base == file.path.resolve():
-        raise UserError(f"{file.where('recipe')}: the recipe begins with itself")
-    return _tables(base)[1]
+def _upon(name: str, before: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A table upon that of the recipe that the file begins with."""
+    kept = dict(before)
+    if name == "data" and given.get("reader", _reader(before)) != _reader(before):
+        kept = {}  # another reader has other options, and other images
+    elif name == "train" and "optimizer" in given:
+        kept.pop("momentum", None)
+    elif name == "model" and "network" in given:
+        kept = {key: value for key, value in before.items() if key not in FRAMEWORKS}
+    elif name == "model" and given.keys() & set(FRAMEWORKS):
+        kept = {}
+    return kept | dict(given)
 
 
-def _one_way(file: TomlFile, before: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """``[model]``: a built-in or a custom network; the one that is given replaces the other."""
-    own = [key for key in given if key in FRAMEWORKS]
-    if own and "network" in given:
-        raise UserError(
-            f"{file.where('model', own[0])}: [model] has both 'network' and '{own[0]}': "
-            "name a built-in network, or a custom one for each framework"
-        )
-    replaced: tuple[str, ...] = FRAMEWORKS if "network" in given else ()
-    if own:
-        replaced = ("network", "weights", *FRAMEWORKS)
-    return {key: value for key, value in before.items() if key not in replaced} | dict(given)
+def _reader(data: Mapping[str, Any]) -> str:
+    return str(data.get("reader", "nih"))
 
 
-def _check_optimizer(file: TomlFile, tables: Tables) -> None:
-    """Raises UserError for a momentum that nothing would use."""
-    optimizer = tables.get("train", {}).get("optimizer", "adam")
-    if "momentum" in file.content.get("train", {}) and optimizer != "sgd":
-        raise UserError(
-            f"{file.where('train', 'momentum')}: 'momentum' goes with optimizer = \"sgd\" "
-            f'only, and this recipe has "{optimizer}"'
-        )
-
-
-def _recipe(file: TomlFile, tables: Tables) -> Recipe:
-    data, model = dict(tables.get("data", {})), dict(tables.get("model", {}))
-    train, target = dict(tables.get("train", {})), tables.get("target", {})
-    folder = file.path.resolve().parent
+def _recipe(path: Path, text: str, found: Tables) -> Recipe:
+    data, model = dict(found.get("data", {})), dict(found.get("model", {}))
+    train, target = dict(found.get("train", {})), dict(found.get("target", {}))
+    folder = path.resolve().parent
     own = {key: model.pop(key) for key in FRAMEWORKS if key in model}
-    network = "own" if own else model.get("network")
-    if network is None:
+    if bool(own) == (model.get("network", "own") != "own"):
         raise UserError(
-            f'{file.path}: no network: under [model] give network = "{NETWORKS[0]}" (or '
-            f'{", ".join(NETWORKS[1:])}), or pytorch = "mine.py:net"'
+            f'{path}: model: give either network = "{NETWORKS[0]}" (or {", ".join(NETWORKS[1:])}) '
+            'or a network for each framework, such as pytorch = "mine.py:net"'
         )
-    reader = data.get("reader", "nih")
+    reader = data.pop("reader", "nih")
     if ":" in reader:
         own[custom_code.READER], reader = reader, "own"
     elif reader not in READERS:
         raise UserError(
-            f"{file.where('data', 'reader')}: unknown reader '{reader}': the readers are "
+            f"{path}: data.reader: unknown reader '{reader}': the readers are "
             f"{', '.join(READERS)}, or a custom one as file.py:name"
         )
-    code = {}
-    for what, said in own.items():
-        where = ("data", "reader") if what == custom_code.READER else ("model", what)
-        try:
-            code[said.rpartition(":")[0]] = custom_code.digest(said, folder)
-        except UserError as error:
-            raise UserError(f"{file.where(*where)}: {error}") from None
-    options = _options(file, reader, data, folder)
-    schedule = train.pop("lr_schedule", None)
-    task = train.get("task", MULTILABEL)
+    options = {key: data.pop(key) for key in tables.OPTIONS if key in data}
+    if wrong := [key for key in options if key not in READERS.get(reader, ())]:
+        raise UserError(f"{path}: data.{wrong[0]}: the reader {reader} has no such option")
+    if isinstance(options.get("table"), str):
+        options["table"] = str(folder / options["table"])
+    if data.get("folder", "auto") != "auto":
+        data["folder"] = str(folder / os.path.expanduser(data["folder"]))  # noqa: PTH111 (never fails)
+    if "momentum" in train and train.get("optimizer", "adam") != "sgd":
+        raise UserError(f'{path}: train.momentum: it goes with optimizer = "sgd" only')
+    schedule = train.pop("lr_schedule", {"gamma": 1.0, "milestones": []})
+    metrics = TASKS[train.get("task", Recipe.task)]
+    if target.setdefault("metric", metrics[0]) not in metrics:
+        raise UserError(
+            f"{path}: target.metric: '{target['metric']}' does not go with the task: give "
+            f"{' or '.join(metrics)}"
+        )
+    if own.keys() - {custom_code.READER}:
+        model = {"network": "own", "weights": model.get("weights", "random")}
+    data.setdefault("color_mode", "grayscale" if reader == "nih" else "rgb")
+    decides = {name: found.get(name, {}) for name in (*TRAINED, "demo")}
     return Recipe(
-        file.path.stem,
-        **_sizes(file, reader, data),
+        path.stem,
+        **data | _sizes(path, reader, data),
+        **model,
         **train,
-        weights=model.get("weights", "random" if network == "own" else "auto"),
-        lr_gamma=schedule.gamma if schedule else 1.0,
-        lr_milestones=tuple(schedule.milestones) if schedule else (),
-        **_target(file, task, target),
-        network=network,
+        lr_gamma=schedule["gamma"],
+        lr_milestones=tuple(schedule["milestones"]),
+        metric=target["metric"],
+        quality_targets=tuple(target.get("quality_targets", ())),
         reader=reader,
-        folder=_folder(data.get("folder", "auto"), folder),
         options=options,
-        color_mode=data.get("color_mode", "grayscale" if reader == "nih" else "rgb"),
-        loader_cores=data.get("loader_cores", ON_DEVICE),
         own=own,
-        code=code,
+        code={
+            said.rpartition(":")[0]: custom_code.digest(path, said, folder) for said in own.values()
+        },
         beside=str(folder) if own else "",
-        text=file.text,
-        sha256=hashlib.sha256(file.without(*NOT_TRAINED).encode()).hexdigest(),
+        text=tuple(text.split("\n")),
+        sha256=hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest(),
     )
 
 
-def _options(file: TomlFile, reader: str, data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The reader's own keys of ``[data]``."""
-    found = {key: value for key, value in data.items() if key in OPTIONS}
-    for key in found:
-        if key not in READERS.get(reader, ()):
-            takes = ", ".join((*DATA, *READERS.get(reader, ())))
-            raise UserError(
-                f"{file.where('data', key)}: the reader {reader} has no option '{key}'; "
-                f"[data] accepts {takes} with it"
-            )
-    if isinstance(found.get("table"), str):
-        found["table"] = str(folder / found["table"])
-    return found
-
-
-def _sizes(file: TomlFile, reader: str, data: Mapping[str, Any]) -> dict[str, Any]:
+def _sizes(path: Path, reader: str, data: Mapping[str, Any]) -> dict[str, int]:
     """Images and crop in pixels; without such keys the article's, or the images' own size."""
-    if "crop" in data and "image_size" not in data:
-        raise UserError(
-            f"{file.where('data', 'crop')}: 'crop' needs 'image_size', the size "
-            "of the images that it is taken from"
-        )
     if "image_size" not in data:
+        if "crop" in data:
+            raise UserError(f"{path}: data.crop: it needs image_size, that of the images")
         return {} if reader == "nih" else {"image_size": 0, "crop": 0}
     image_size, crop = data["image_size"], data.get("crop", data["image_size"])
     if crop > image_size:
-        raise UserError(
-            f"{file.where('data', 'crop')}: a crop of {crop} px does not fit into {image_size} px"
-        )
+        raise UserError(f"{path}: data.crop: {crop} px do not fit into {image_size} px")
     return {"image_size": image_size, "crop": crop}
-
-
-def _target(file: TomlFile, task: str, target: Mapping[str, Any]) -> dict[str, Any]:
-    metric = target.get("metric", TASKS[task][0])
-    if metric not in TASKS[task]:
-        raise UserError(
-            f"{file.where('target', 'metric')}: '{metric}' does not go with "
-            f'task = "{task}": give {" or ".join(TASKS[task])}'
-        )
-    return {"metric": metric, "quality_targets": tuple(target.get("quality_targets", ()))}
-
-
-def _folder(said: str, beside: Path) -> str:
-    """``auto``, or a folder from the recipe's own."""
-    return said if said == "auto" else str(beside / os.path.expanduser(said))  # noqa: PTH111 (it never fails)

@@ -10,11 +10,14 @@ https://arxiv.org/abs/1711.05225), as ``recipes/chexnet.toml`` has them.
 import math
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
+
+from msgspec import Meta
 
 from helpers.errors import UserError
 
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+PRECISIONS = get_args(Precision)
 """What convolutions and matrix products compute in; weights and their updates are float32 in all.
 
 ``tf32`` is float32 with its products rounded to 10 bits of mantissa, by NVIDIA's tensor cores;
@@ -22,7 +25,8 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 https://arxiv.org/abs/1710.03740). A framework without one reports that (``configure``)."""
 
 AS_USUAL, EAGER, COMPILED = "default", "eager", "compiled"
-EXECUTIONS = (AS_USUAL, EAGER, COMPILED)
+Execution = Literal["default", "eager", "compiled"]
+EXECUTIONS = get_args(Execution)
 """How a step is executed: as each notebook does it by itself, operation by operation, or compiled.
 
 A framework without one of them reports that (``frameworks.why_not``)."""
@@ -32,8 +36,9 @@ TASKS = {MULTILABEL: ("auc",), MULTICLASS: ("top1", "top5")}
 """What the outputs are, and the metrics of each, the usual one first: sigmoids, one a finding, or
 one softmax over all classes."""
 
-OPTIMIZERS = ("sgd", "adam")
-SCALINGS = ("linear", "sqrt", "none")
+Network = Literal["densenet121", "resnet44", "resnet50", "own"]
+NETWORKS = get_args(Network)[:-1]
+Scaling = Literal["linear", "sqrt", "none"]
 """By what the learning rate grows with the number of devices."""
 
 IN_ARTICLE = 224 / 264
@@ -68,9 +73,16 @@ def rule_name(optimizer: str, momentum: float) -> str:
 
 
 ON_DEVICE, ON_OWN, ON_SIBLINGS = "device", "own", "siblings"
-LOADER_CORES = (ON_DEVICE, ON_OWN, ON_SIBLINGS)
+LoaderCores = Literal["device", "own", "siblings"]
+LOADER_CORES = get_args(LoaderCores)
 """Where loader workers of a CPU device run: on its cores, on cores that do not compute, or on the
 second hardware threads of the cores that compute."""
+
+LEAST_RATE = 1e-12
+"""Far below any in use, and its steps are still float32 numbers of full precision."""
+Pixels = Annotated[int, Meta(ge=0, le=2**14)]
+Number = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+Amount = Annotated[float, Meta(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -81,49 +93,50 @@ class Recipe:
     With ``image_size`` 0 images have whatever size they have, and no crop is taken of them.
 
     ``own`` is custom code, ``mine.py:net``, by the framework's module or ``reader``, and
-    ``code`` the SHA-256 of each such file. ``text`` is the recipe's file, ``sha256`` its digest
-    without the tables ``[slurm]`` and ``[sweep]``.
+    ``code`` the SHA-256 of each such file. ``text`` is the recipe's file, line by line, ``sha256``
+    a digest of its tables that decide the training. Where a target is of ``metric``, the time to it
+    is reported.
     ``demo`` says that the file's table ``[demo]`` holds, for a machine without a GPU.
     """
 
     name: str
-    image_size: int = 264
-    crop: int = 224
+    image_size: Pixels = 264
+    crop: Pixels = 224
     channels: int = 3
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
-    epochs: int = 5
-    batch_size: int = 64
-    learning_rate: float = 1e-4
-    warmup_epochs: float = 0.0
+    epochs: Number = 5
+    batch_size: Number = 64
+    learning_rate: Annotated[float, Meta(ge=LEAST_RATE, le=1000)] = 1e-4
+    warmup_epochs: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
     adam_betas: tuple[float, float] = (0.9, 0.999)
     adam_epsilon: float = 1e-8
     bn_momentum: float = 0.1
     bn_epsilon: float = 1e-5
-    precision: str = "fp32"
-    execution: str = AS_USUAL
-    weights: str = "auto"  # imagenet, random, or auto: ImageNet's where they can be had
+    precision: Precision = "fp32"
+    execution: Execution = "default"
+    weights: Literal["auto", "imagenet", "random"] = "auto"  # auto: ImageNet's if to be had
     seed: int = 0
-    task: str = MULTILABEL
-    network: str = "densenet121"  # "own" where each framework has its own
+    task: Literal["multilabel", "multiclass"] = "multilabel"
+    network: Network = "densenet121"  # "own" where each framework has its own
     reader: str = "nih"  # "own" where it is custom code
     folder: str = "auto"
     options: dict[str, Any] = field(default_factory=dict)  # the reader's own
-    color_mode: str = "grayscale"  # or rgb
-    loader_cores: str = ON_DEVICE
-    optimizer: str = "adam"
-    momentum: float = 0.0  # of the optimiser "sgd" alone
-    weight_decay: float = 0.0  # added to the gradients of all weights, as PyTorch does
-    lr_scaling: str = "linear"
+    color_mode: Literal["grayscale", "rgb"] = "grayscale"
+    loader_cores: LoaderCores = "device"
+    optimizer: Literal["sgd", "adam"] = "adam"
+    momentum: Annotated[float, Meta(ge=0, le=0.9999)] = 0.0  # of the optimiser "sgd" alone
+    weight_decay: Annotated[float, Meta(ge=0, le=1)] = 0.0  # added to the gradients of all weights
+    lr_scaling: Scaling = "linear"
     lr_gamma: float = 1.0
-    lr_milestones: tuple[int, ...] = ()  # after these the rate is multiplied by lr_gamma
-    metric: str = "auc"
-    quality_targets: tuple[float, ...] = ()  # of the metric; the time to each is reported
+    lr_milestones: tuple[Number, ...] = ()  # after these the rate is multiplied by lr_gamma
+    metric: Literal["auc", "top1", "top5"] = "auc"
+    quality_targets: tuple[Annotated[float, Meta(gt=0, le=1)], ...] = ()  # of the metric
     own: dict[str, str] = field(default_factory=dict)
     beside: str = ""  # the folder of the custom code
     code: dict[str, str] = field(default_factory=dict)
     demo: bool = False
-    text: str = ""
+    text: tuple[str, ...] = ()
     sha256: str = ""
 
     @property
@@ -261,7 +274,6 @@ class ScaledRecipe:
         """Every setting as plain JSON values, for the run's record."""
         return {
             **asdict(self.recipe),
-            "text": self.recipe.text.split("\n"),
             "devices": self.devices,
             "global_batch_size": self.global_batch_size,
             "scaled_learning_rate": self.learning_rate,

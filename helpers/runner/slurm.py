@@ -79,9 +79,9 @@ def job_of(path: str) -> Job:
     if not path.endswith(".toml"):
         raise UserError(f"{path}: give a recipe's file, such as mine.toml (docs/recipes.md)")
     found = file_of(path)
-    sweep = sweep_file.of_recipe(found.file)
+    sweep = sweep_file.of_recipe(found)
     choices = dict(sweep.choices)
-    name = str(choices.pop("name", found.file.path.stem))
+    name = str(choices.pop("name", found.path.stem))
     experiments.check_name(name)
     with sweep_file.located([sweep]):
         with plans.choosing("nnodes"):
@@ -89,7 +89,7 @@ def job_of(path: str) -> Job:
             nodes = max(int(parameters.check_number("nodes", number)) for number in asked)
         known = {key: value for key, value in choices.items() if key not in ON_NODES}
         plans.make_plan(**known, recipe=path, devices=[1])
-    return Job(found.file.path.resolve(), name, nodes, found.slurm)
+    return Job(found.path.resolve(), name, nodes, found.slurm)
 
 
 def script(job: Job) -> str:

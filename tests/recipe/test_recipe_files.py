@@ -18,10 +18,9 @@ from helpers.recipe import (
     custom_code,
     file_of,
     full_name,
-    keys,
     lookup,
     recipe_file,
-    toml_file,
+    tables,
 )
 from helpers.runner import sweep_file
 
@@ -101,9 +100,8 @@ def write(folder: Path, text: str, name: str = "mine.toml") -> Path:
 def test_the_articles_recipes_are_what_they_were(name: str, changed: Any, demo: bool) -> None:
     found = vars(lookup(name, demo=demo))
     text = (paths.ROOT / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
-    trained = text.partition("[sweep]")[0]  # the last table, which trains nothing
-    digest = hashlib.sha256(trained.encode()).hexdigest()
-    assert found == AS_EVER | {"name": name, "text": text, "sha256": digest} | changed
+    own = {"name": name, "text": tuple(text.split("\n")), "sha256": RECIPES[name].sha256}
+    assert found == AS_EVER | own | changed
     assert found.keys() == {field.name for field in fields(Recipe)}
 
 
@@ -158,8 +156,6 @@ def test_a_recipe_of_ones_own(folder: Path) -> None:
     assert "no network of its own for keras" in str(recipe.lacks("keras"))
     record = recipe.on(2).as_record()
     assert "\n".join(record["text"]) == text and record["task"] == "multiclass"
-    trained = text.partition("[sweep]")[0]
-    assert record["sha256"] == hashlib.sha256(trained.encode()).hexdigest()
     assert recipe.digests() == {"mine.toml": record["sha256"], "mine.py": digest}
 
 
@@ -172,10 +168,6 @@ def test_another_optimizer_inherits_no_momentum(train: str, momentum: float, fol
     assert file_of(str(path)).recipe.momentum == momentum
 
 
-HIDDEN = '[data]\ntable = """\n[slurm]\nfirst\n[train]"""\n'
-"""A text of several lines, in which a header is none."""
-
-
 def test_the_digest_is_of_what_decides_a_run(folder: Path) -> None:
     """All but where and how often it is run; a job that asks for more time continues."""
 
@@ -183,14 +175,10 @@ def test_the_digest_is_of_what_decides_a_run(folder: Path) -> None:
         return file_of(str(write(folder, f'recipe = "demo"\n{text}'))).recipe.sha256
 
     plain = digest("[train]\nepochs = 2\n")
-    assert plain == digest('[train]\nepochs = 2\n[slurm]\ntime = "90"\n[sweep]\nnodes = [1]\n')
-    assert plain == digest('[ slurm ]\nsetup = [\n"a",\n]\n[train]\nepochs = 2\n')
-    assert plain != digest('[slurm]\ntime = "90"\n[train]\nepochs = 3\n')
-    assert plain != digest("[train]\nepochs = 2\n# a remark\n")
-    inline = [digest(f"slurm = {{cpus = {cores}}}\n[train]\nepochs = 2\n") for cores in (1, 2)]
-    assert inline[0] != inline[1] and plain not in inline, "no lines of its own to leave out"
-    hidden = toml_file.load(write(folder, HIDDEN), "recipe", {}, "")
-    assert hidden.without("slurm") == HIDDEN
+    assert plain == digest('[train]\nepochs = 2\n[slurm]\ntime = "90"\n[sweep]\nnnodes = [1]\n')
+    assert plain == digest("# a remark\ntrain.epochs = 2\n")
+    assert plain != digest("[train]\nepochs = 3\n")
+    assert plain != digest("[train]\nepochs = 2\n[demo]\nepochs = 1\n")
 
 
 def test_what_follows_replaces_what_it_begins_with(folder: Path) -> None:
@@ -208,7 +196,7 @@ def test_what_follows_replaces_what_it_begins_with(folder: Path) -> None:
 
 
 def test_readers_and_their_options(folder: Path) -> None:
-    assert set(keys.READERS) == set(readers.READERS)
+    assert set(tables.READERS) == set(readers.READERS)
     text = f'[data]\nreader = "table"\nuncertain = "ignore"\ntable = "columns.toml"\n{MODEL}'
     recipe = lookup(str(write(folder, text)))
     assert recipe.options == {"uncertain": "ignore", "table": str(folder / "columns.toml")}
@@ -223,73 +211,66 @@ def test_a_file_is_found_from_here_and_from_the_checkout(
     assert full_name("recipes/demo.toml") == str(paths.ROOT / "recipes" / "demo.toml")
 
 
-# Each recipe that is wrong, the line, and what is said.
+# Each recipe that is wrong, and what is said.
 BAD: dict[str, tuple[str, str]] = {
     "a key nobody knows": (
         f"{MODEL}[train]\nepoch = 5\n",
-        "line 4: unknown key 'epoch' in [train]: did you mean 'epochs'?",
+        "train: Object contains unknown field `epoch`",
     ),
-    "a key without its table": (
-        f"epochs = 5\n{MODEL}",
-        "line 1: unknown key 'epochs': it belongs under [train]",
-    ),
+    "a key without its table": (f"epochs = 5\n{MODEL}", "Object contains unknown field `epochs`"),
     "a text for a number": (
         f'{MODEL}[train]\nepochs = "ten"\n',
-        "line 4: 'epochs' in [train] is 'ten': give a whole number from 1",
+        "train.epochs: Expected `int`, got `str`",
     ),
-    "a rate that is no number": (
-        f"{MODEL}[train]\nlearning_rate = nan\n",
-        "line 4: 'learning_rate'",
-    ),
+    "a rate that is no number": (f"{MODEL}[train]\nlearning_rate = nan\n", "nan is no number"),
     "momentum that nobody uses": (
         f"{MODEL}[train]\nmomentum = 0.9\n",
-        'line 4: \'momentum\' goes with optimizer = "sgd" only, and this recipe has "adam"',
+        'train.momentum: it goes with optimizer = "sgd" only',
     ),
     "drops out of order": (
         f"{MODEL}[train]\nlr_schedule = {{gamma = 0.1, milestones = [3, 2]}}\n",
-        "line 4: 'lr_schedule'",
+        "train.lr_schedule: milestones: give epochs in ascending order",
     ),
-    "no network": (
-        "[train]\nepochs = 5\n",
-        'no network: under [model] give network = "densenet121"',
-    ),
+    "no network": ("[train]\nepochs = 5\n", 'model: give either network = "densenet121"'),
+    "two networks": (f'{MODEL}pytorch = "mine.py:net"\n', "model: give either network"),
     "a network nobody has": (
         '[model]\nnetwork = "resnet45"\n',
-        "line 2: 'network' in [model] is 'resnet45': give one of densenet121, resnet44, resnet50",
+        "model.network: Invalid enum value 'resnet45'",
     ),
     "code that is a pipe": (  # who opened it would wait for ever
         '[model]\npytorch = "pipe.py:net"\n',
-        "line 2: 'pipe.py': there is no",
+        "'pipe.py': there is no such file",
     ),
     "another reader's option": (
         f'[data]\nreader = "cifar10"\ngroup = "x"\n{MODEL}',
-        "line 3: the reader cifar10 has no option 'group'",
+        "data.group: the reader cifar10 has no such option",
     ),
     "a crop too large": (
         f"[data]\nimage_size = 32\ncrop = 33\n{MODEL}",
-        "line 3: a crop of 33 px does not",
+        "data.crop: 33 px do not fit into 32 px",
     ),
     "a metric of another task": (
         f'{MODEL}[target]\nmetric = "top1"\n',
-        "line 4: 'top1' does not go with task = \"multilabel\": give auc",
+        "target.metric: 'top1' does not go with the task: give auc",
     ),
     "a demo of another network": (
         f'{MODEL}[demo]\nnetwork = "resnet50"\n',
-        "line 4: unknown key 'network' in [demo]",
+        "demo: Object contains unknown field `network`",
     ),
     "a recipe to begin with that is none": (
         'recipe = "mine"\n',
-        "line 1: 'mine' is not a built-in recipe: begin with one of chexnet, demo",
+        "recipe: 'mine' is not a built-in recipe: begin with one of chexnet, demo",
     ),
-    "a key twice": (f'{MODEL}network = "resnet50"\n', "line 3: 'network' is given twice"),
-    "no quotes": (
-        "[model]\nnetwork = resnet44\n",
-        'line 2: not TOML: Invalid value; write a line such as network = "densenet121"',
-    ),
-    "YAML": ("model:\n  network: resnet44\n", "YAML, but a recipe is TOML"),
+    "a key twice": (f'{MODEL}network = "resnet50"\n', "Cannot overwrite a value (at line 3"),
+    "no quotes": ("[model]\nnetwork = resnet44\n", "Invalid value (at line 2"),
+    "YAML": ("model:\n  network: resnet44\n", "not TOML, as a recipe is"),
     "a sweep of another recipe": (
         f'{MODEL}[sweep]\nrecipe = "demo"\n',
-        "line 4: this file is the recipe",
+        "sweep.recipe: this file is the recipe",
+    ),
+    "a sweep of what is no number": (
+        f"{MODEL}[sweep]\nrepeats = [2]\n",
+        "repeats: Expected `int | str`, got `array`",
     ),
 }
 
@@ -305,7 +286,7 @@ def lay_traps(folder: Path) -> None:
 def test_the_sweeps_of_the_posts_are_run_by_file_and_not_by_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    files = {name: recipe_file.of_shipped(name).file for name in recipe_file.shipped()}
+    files = {name: recipe_file.of_shipped(name) for name in recipe_file.shipped()}
     sweeps = {name: sweep_file.of_recipe(file).choices for name, file in files.items()}
     demo = sweeps.pop("demo")
     assert (demo["devices"], demo["seeds"], len(demo["notebooks"])) == ([1, 2], [0, 1, 2], 4)
@@ -331,8 +312,6 @@ def test_a_bad_recipe_is_one_line_and_nothing_of_it_is_run(
     shown, error = capsys.readouterr()
     assert shown == "" and error.startswith(f"error: {path}") and said in error
     assert error.count("\n") == 1
-    if "line" in said:
-        assert f"{path}, {said[: said.index(':')]}" in error
 
 
 def test_a_recipe_of_ones_own_takes_no_name_that_ships(folder: Path) -> None:
@@ -357,16 +336,3 @@ def test_own_code_is_named_before_it_runs_once(
     assert custom_code.load(recipe, "pytorch")(6) == 6
     said = capfd.readouterr().out.splitlines()
     assert said == [f"Own code: {code}, SHA-256 {recipe.code['quiet.py'][:12]}", "now it runs"]
-
-
-def test_lines_are_found_in_whatever_way_a_key_is_written(folder: Path) -> None:
-    for text, line in (
-        ("[model]\nnetwork = 1\n", 2),
-        ("model.network = 1\n", 1),
-        ('# network = 1\n["model"]\n\n"network" = 1\n', 4),
-        ("model = {network = 1}\n", 1),
-        ("[train]\nepochs = 1\n[ model ]\nnetwork=1\n", 4),
-    ):
-        path = write(folder, text)
-        with pytest.raises(UserError, match=f"line {line}: 'network' in \\[model\\] is 1"):
-            recipe_file.read(path)

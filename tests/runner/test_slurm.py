@@ -89,11 +89,11 @@ def test_a_path_of_any_name_is_one_word(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 BAD = {
-    "a second line": ('[slurm]\npartition = "a\\nb"', "line 3: 'partition' in [slurm] is"),
-    "a time that is none": ('[slurm]\ntime = "two hours"', "give a time limit as sbatch takes it"),
-    "an unknown key": ('[slurm]\nacount = "x"', "did you mean 'account'?"),
-    "an unknown framework": ('[sweep]\nframeworks = ["pytorh"]', "line 3: unknown framework"),
-    "no node": ("[sweep]\nnnodes = [0]", "line 3: nodes is 0"),
+    "a second line": ('[slurm]\npartition = "a\\nb"', "slurm.partition: Expected `str` matching"),
+    "a time that is none": ('[slurm]\ntime = "two hours"', "slurm.time: Expected `str` matching"),
+    "an unknown key": ('[slurm]\nacount = "x"', "slurm: Object contains unknown field `acount`"),
+    "an unknown framework": ('[sweep]\nframeworks = ["pytorh"]', "unknown framework"),
+    "no node": ("[sweep]\nnnodes = [0]", "nodes is 0"),
 }
 
 

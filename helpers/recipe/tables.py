@@ -1,0 +1,148 @@
+"""The tables of a recipe's file, and of a sweep's, as types that msgspec checks.
+
+A setting is declared once, as a field of :class:`Recipe`, with its type, its range and its default;
+here stands in which table a file has it.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from helpers.errors import UserError
+from helpers.frameworks import NOTEBOOKS
+from helpers.recipe.settings import Recipe
+
+Kind = TypeVar("Kind")
+FRAMEWORKS = tuple(NOTEBOOKS)
+"""Modules of ``helpers.frameworks`` that accept a custom network."""
+COMMON_OPTIONS = ("uncertain", "missing", "split", "val_fraction")
+READERS: dict[str, tuple[str, ...]] = {
+    "nih": COMMON_OPTIONS,
+    "table": (*COMMON_OPTIONS, "table", "links"),
+    "imagefolder": (*COMMON_OPTIONS, "group", "class_pattern", "exclude", "links"),
+    "cifar10": COMMON_OPTIONS,
+}
+"""What ``data_prep`` can read, and the further keys of ``[data]`` that each takes."""
+
+Text = Annotated[str, Meta(min_length=1)]
+Texts = Annotated[list[Text], Meta(min_length=1)]
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
+_TIME = r"^([0-9]{1,6}(:[0-9]{2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{2}){0,2})\Z"
+
+
+class Schedule(Struct, forbid_unknown_fields=True):
+    """What the learning rate is multiplied by, and after which epochs."""
+
+    gamma: Annotated[float, Meta(gt=0, lt=1)]
+    milestones: Annotated[list[Annotated[int, Meta(ge=1)]], Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        if self.milestones != sorted(set(self.milestones)):
+            raise ValueError("milestones: give epochs in ascending order")
+
+
+OPTIONS: dict[str, Any] = {
+    "uncertain": Literal["zero", "one", "ignore"],
+    "missing": Literal["zero", "one", "ignore"],
+    "split": list[Annotated[float, Meta(ge=0, le=1)]],
+    "val_fraction": Annotated[float, Meta(gt=0, le=1)],
+    "table": str | dict[str, Any],  # the reader checks what is in it
+    "group": Text,
+    "class_pattern": Text,
+    "exclude": Texts,
+    "links": Literal["refuse", "follow"],
+}
+"""Keys of ``[data]`` that only some readers take."""
+
+SLURM: dict[str, Any] = {
+    "partition": Annotated[str, Meta(pattern=rf"^{_NAME}(,{_NAME})*\Z")],
+    "account": Annotated[str, Meta(pattern=rf"^{_NAME}\Z")],
+    "time": Annotated[str, Meta(pattern=_TIME)],
+    "gres": Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:,-]*\Z")],
+    "cpus": Annotated[int, Meta(ge=1, le=2**16)],
+    "mem": Annotated[str, Meta(pattern=r"^[0-9]{1,9}[KMGT]?\Z")],
+    "setup": Texts,
+    "sbatch_args": list[Annotated[str, Meta(pattern=r"^--[a-z][!-~]*\Z")]],
+}
+"""What a job asks for; the texts go into a script as they are."""
+
+_TYPES = get_type_hints(Recipe, include_extras=True) | {"lr_schedule": Schedule}
+_MODEL = ("network", "weights")
+_TRAIN = (
+    *("task", "epochs", "batch_size", "execution", "optimizer", "learning_rate", "lr_scaling"),
+    *("warmup_epochs", "weight_decay", "momentum", "lr_schedule"),
+)
+_DEMO = (
+    *("folder", "image_size", "crop", "weights", "quality_targets"),
+    *(key for key in _TRAIN if key not in ("task", "optimizer")),
+)
+"""What a machine without a GPU may take another value of: neither what is trained, nor the rule."""
+
+
+def table(name: str, keys: Mapping[str, Any]) -> Any:
+    """A type with these keys, each of which a file may leave out."""
+    fields = [(key, kind | UnsetType, UNSET) for key, kind in keys.items()]
+    return msgspec.defstruct(name, fields, forbid_unknown_fields=True)
+
+
+def _of_recipe(name: str, *keys: str, more: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    return table(name, {key: _TYPES[key] for key in keys} | dict(more))
+
+
+_DATA = ("folder", "image_size", "crop", "color_mode", "loader_cores")
+TABLES: dict[str, Any] = {
+    "data": _of_recipe("Data", *_DATA, more=OPTIONS | {"reader": Text}),
+    "model": _of_recipe("Model", *_MODEL, more=dict.fromkeys(FRAMEWORKS, Text)),
+    "train": _of_recipe("Train", *_TRAIN),
+    "target": _of_recipe("Target", "metric", "quality_targets"),
+    "demo": _of_recipe("Demo", *_DEMO),
+    "slurm": table("Slurm", SLURM),
+}
+FILE = table("File", TABLES | {"recipe": str, "sweep": dict[str, Any]})
+
+
+def keys_of(kind: Any) -> tuple[str, ...]:
+    return tuple(kind.__struct_fields__)
+
+
+def load(path: str | Path, what: str) -> tuple[str, dict[str, Any]]:
+    """The text of a TOML file, and its content.
+
+    Raises:
+        UserError: it cannot be read, is empty, or is not TOML.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+        content = tomllib.loads(text, parse_float=_finite)
+    except OSError as error:
+        raise UserError(f"{path}: the {what} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not TOML, as a {what} is: {error}") from None
+    if not content:
+        raise UserError(f"{path}: the file is empty; docs/recipes.md lists the keys of a {what}")
+    return text, content
+
+
+def _finite(text: str) -> float:
+    if (value := float(text)) - value != 0:
+        raise ValueError(f"{text} is no number to train with")
+    return value
+
+
+def checked(path: str | Path, content: Any, kind: type[Kind]) -> Kind:
+    """The content of a file as a type has it.
+
+    Raises:
+        UserError: a key is unknown, or a value is of another type or out of range.
+    """
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        said, _, where = str(error).partition(" - at `$")
+        at = where.strip("`.")
+        raise UserError(f"{path}: {at + ': ' if at else ''}{said}") from None
