@@ -93,6 +93,11 @@ def changes(values: list[float]) -> list[float]:
     return [v for i, v in enumerate(values) if i == 0 or v != values[i - 1]]
 
 
+def said_by(chart: Any) -> str:
+    """The title of a chart and its notes, on one line."""
+    return " ".join(" ".join(text.get_text().split()) for text in chart.texts)
+
+
 def write(
     prefix: Path,
     gpus: dict[str, list[float | None]],

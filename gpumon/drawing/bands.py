@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
 
 LETTER = 0.078  # inches, a mean letter at the ribbon's size
 MOST_LABELS = 60
-LEGEND_ROW = 0.2  # inches
-LEGEND_LETTER = 0.066
-SWATCH = 0.44
 LONGEST = 80
 """Letters of a phase's name."""
 
@@ -149,40 +145,3 @@ def _short(name: str) -> str:
 def stroke(kind: str) -> Any:
     """matplotlib's line style of a kind of line."""
     return (0, KINDS[kind].dash) if KINDS[kind].dash else "-"
-
-
-def legend_rows(entries: Sequence[Any], inches: float, most: int = 3) -> list[list[Any]]:
-    """The entries in rows no wider than so many inches; what needs more rows is left out."""
-    lines: list[list[Any]] = [[]]
-    used = 0.0
-    for entry in entries:
-        wide = SWATCH + LEGEND_LETTER * len(entry.get_label())
-        if lines[-1] and used + wide > inches:
-            lines.append([])
-            used = 0.0
-        lines[-1].append(entry)
-        used += wide
-    return lines[:most]
-
-
-def draw_legend(
-    figure: Figure, lines: Sequence[Sequence[Any]], left: float, top: float, colours: Theme
-) -> None:
-    """Put the rows into a figure; ``left`` and ``top`` in inches from its lower left corner."""
-    width, height = figure.get_size_inches()
-    for number, line in enumerate(lines):
-        legend = figure.legend(
-            handles=list(line),
-            loc="upper left",
-            bbox_to_anchor=(left / width, (top - number * LEGEND_ROW) / height),
-            ncol=len(line) or 1,
-            frameon=False,
-            fontsize=8,
-            borderpad=0,
-            borderaxespad=0,
-            handlelength=1.4,
-            columnspacing=1.5,
-            handletextpad=0.5,
-        )
-        for text in legend.get_texts():
-            text.set_color(colours.faint)

@@ -10,12 +10,12 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from gpumon.drawing.bands import LEGEND_ROW, Bands, draw_legend, legend_handles, legend_rows, stroke
+from gpumon.drawing.bands import Bands, legend_handles, stroke
 from gpumon.drawing.device_lanes import lanes_of
 from gpumon.drawing.lanes import Lane, condense, outline
 from gpumon.drawing.style import KINDS, Theme, colour_of, theme
@@ -24,18 +24,21 @@ from gpumon.recording import Recording
 from gpumon.trace_notes import notes
 from gpumon.words import time_text
 
-LEFT, RIGHT, TOP, BOTTOM, GAP = 0.98, 1.12, 0.12, 0.32, 0.09
-NAME_AT, FIGURE_AT = 0.46, 0.1
-"""Inches between a lane and what stands at its sides."""
-WIDEST = 0.22
-"""The largest share of the chart's width for a side; longer texts are set smaller."""
-TITLE_POINTS, SUBTITLE_POINTS, FIGURE_POINTS = 9.0, 7.0, 8.0
-RIBBON, LEGEND, TITLE, NOTE = 0.21, 0.27, 0.30, 0.24
+LANES = 0.77
+"""About the share of a chart's width that lanes take; their names and figures take the rest."""
+RIBBON, HEAD, TITLE, NOTE, GAP = 0.21, 0.8, 0.3, 0.19, 0.07  # inches
+NAME_AT, FIGURE_AT, LINE = 33, 7, 11.2
+"""Points between a lane and what stands at its sides, and from line to line."""
+LONG = 26
+"""Letters from which a text at a lane's side is set smaller."""
 LETTER = 0.072  # inches, a mean letter of a note
+SWATCH, LEGEND_LETTER = 0.5, 0.066  # inches
 # A name is no formula, whatever dollar signs it holds.
 CONTEXT: Any = {"font.size": 8.5, "axes.linewidth": 0.6, "text.parse_math": False}
 # What is condensed to fit keeps its range as a faint shade.
 PIXELS = 105  # in an inch
+Texts = Sequence[tuple[str, dict[str, Any]]]
+"""Lines of text, each with how it looks."""
 
 
 def steps(kind: str, inches: float) -> int:
@@ -74,98 +77,95 @@ def draw(
             known = ", ".join(device["name"] for device in recording.devices)
             raise MonitorError(f"devices={list(devices)!r}: the trace has {known}")
     bands = Bands(recording.marks, (start, end), colours)
-    with mpl.rc_context(CONTEXT):
-        return _draw(recording, lanes, bands, colours, title, (start, end), size)
-
-
-def _draw(
-    recording: Recording,
-    lanes: list[Lane],
-    bands: Bands,
-    colours: Theme,
-    title: str | None,
-    window: tuple[float, float],
-    size: tuple[float, float] | None,
-) -> Chart:
     heights = _heights(lanes)
     width = size[0] if size else 10.0
-    left, right = _sides(lanes, width)
-    inside = width - left - right
+    inside = LANES * width
     bands.place_labels(inside)
-    kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
-    swatches = legend_handles(kinds, bands.unlabelled(), colours)
-    rows = legend_rows(swatches, width - left, most=1 if size else 3)
-    space = LEGEND + LEGEND_ROW * (len(rows) - 1)
-    head = TOP + space + (TITLE if title else 0.0) + RIBBON * bands.levels
     lines = [
         line
         for note in notes(recording)
-        for line in textwrap.wrap(note, max(10, int((width - left) / LETTER)))
+        for line in textwrap.wrap(note, max(10, int(width / LETTER)))
     ]
-    foot = BOTTOM + NOTE * len(lines)
-    natural = head + sum(heights) + GAP * len(lanes) + foot
-    height = size[1] if size else natural
-    # A size that was asked for is shared out among the lanes; heads and feet keep theirs.
-    scale = (height - head - foot - GAP * len(lanes)) / sum(heights)
-    if scale <= 0.15 or inside < 0.5:
+    ratios = [RIBBON * bands.levels] * bool(bands.levels) + heights
+    fixed = HEAD + TITLE * bool(title) + NOTE * len(lines) + GAP * len(ratios)
+    height = size[1] if size else fixed + sum(ratios)
+    if height < fixed + 0.15 * sum(ratios) or width < 3:
         raise MonitorError(f"size={size!r}: too small for {len(lanes)} lanes, in inches")
-    figure = Chart(figsize=(width, height), facecolor=colours.background)
-    FigureCanvasAgg(figure)
-    span = (left / width, inside / width)
-    top = height - TOP
-    if title:
-        draw_title(figure, title, left, top, colours)
-        top -= TITLE
-    legend_at = top
-    top -= space
-    if bands.levels:
-        box = (span[0], (top - RIBBON * bands.levels) / height, span[1])
-        ribbon = figure.add_axes((*box, RIBBON * bands.levels / height))
-        bands.ribbon(ribbon)
-        top -= RIBBON * bands.levels
-    last = len(lanes) - 1
-    for number, (lane, tall) in enumerate(zip(lanes, heights, strict=True)):
-        top -= GAP + tall * scale
-        axes = figure.add_axes((span[0], top / height, span[1], tall * scale / height))
-        frame_axes(axes, colours, window, number == last, tall * scale > 0.81, top=lane.top)
-        bands.tint(axes)
-        _lane(axes, recording, lane, colours, inside)
-        _side_texts(axes, lane, colours, tall * scale, (left - NAME_AT, right - FIGURE_AT))
-    draw_legend(figure, rows, left, legend_at, colours)
-    for number, text in enumerate(reversed(lines)):
-        foot = (0.09 + NOTE * number) / height
-        figure.text(left / width, foot, text, color=colours.faint, fontsize=8.5)
+    with mpl.rc_context(CONTEXT):
+        figure, rows = blank(ratios, (width, height), colours, title)
+        if bands.levels:
+            bands.ribbon(rows[0])
+        for axes, lane, tall in zip(rows[-len(lanes) :], lanes, heights, strict=True):
+            frame_axes(axes, colours, (start, end), lane is lanes[-1], tall > 0.81, top=lane.top)
+            bands.tint(axes)
+            _lane(axes, recording, lane, colours, inside)
+            name: dict[str, Any] = {"fontsize": 9, "weight": "bold", "color": colours.text}
+            below = {"fontsize": 7, "color": colours.faint}
+            figures = [(line.note, {"color": colour_of(line.kind, colours)}) for line in lane.lines]
+            side_texts(axes, [(lane.title, name), (lane.subtitle, below)], figures)
+        kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
+        add_legend(rows[0], legend_handles(kinds, bands.unlabelled(), colours), inside, colours)
+        if lines:
+            look = {"ha": "left", "fontsize": 8.5, "color": colours.faint}
+            figure.supxlabel("\n".join(lines), x=0.01, **look)
     return figure
 
 
-def draw_title(figure: Figure, title: str, left: float, top: float, colours: Theme) -> None:
-    """Write the title; ``left`` and ``top`` in inches from the figure's lower left corner."""
-    width, height = figure.get_size_inches()
-    look: dict[str, Any] = {"color": colours.text, "fontsize": 12, "weight": "bold", "va": "top"}
-    figure.text(left / width, top / height, title, **look)
+def blank(
+    ratios: Sequence[float], size: tuple[float, float], colours: Theme, title: str | None
+) -> tuple[Chart, list[Axes]]:
+    """A chart of rows below each other, with these heights in relation to each other."""
+    figure = Chart(
+        figsize=size,
+        facecolor=colours.background,
+        layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.02, hspace=0.01),
+    )
+    FigureCanvasAgg(figure)
+    rows = figure.subplots(len(ratios), 1, squeeze=False, height_ratios=ratios)[:, 0]
+    if title:
+        look = {"ha": "left", "fontsize": 12, "weight": "bold", "color": colours.text}
+        figure.suptitle(title, x=0.01, **look)
+    return figure, list(rows)
 
 
-def _sides(lanes: Sequence[Lane], width: float) -> tuple[float, float]:
-    """Inches left and right of the lanes, for their names and figures."""
-    names = [_inches(lane.title, TITLE_POINTS, "bold") for lane in lanes]
-    names += [_inches(lane.subtitle, SUBTITLE_POINTS) for lane in lanes]
-    figures = [_inches(line.note, FIGURE_POINTS) for lane in lanes for line in lane.lines]
-    left = max(LEFT, min(WIDEST * width, NAME_AT + max(names, default=0.0)))
-    return left, max(RIGHT, min(WIDEST * width, FIGURE_AT + max(figures, default=0.0)))
+def add_legend(axes: Axes, handles: Sequence[Any], inches: float, colours: Theme) -> None:
+    """Put a legend of at most three rows above some axes so many inches wide."""
+    if handles:
+        longest = max(len(handle.get_label()) for handle in handles)
+        columns = max(1, int(inches / (SWATCH + LEGEND_LETTER * longest)))
+        axes.legend(
+            handles=handles[: 3 * columns],
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=columns,
+            frameon=False,
+            fontsize=8,
+            labelcolor=colours.faint,
+            borderaxespad=0.2,
+            borderpad=0.2,
+            handlelength=1.4,
+            columnspacing=1.5,
+            handletextpad=0.5,
+        )
 
 
-def _inches(text: str, points: float, weight: str = "normal") -> float:
-    font = FontProperties(size=points, weight=weight)
-    if not text:
-        return 0.0
-    length, _, _ = RendererAgg(1, 1, 720).get_text_width_height_descent(text, font, False)
-    return 1.08 * float(length) / 720  # letters that are fitted to few pixels are wider
-
-
-def _fitting(text: str, points: float, room: float, weight: str = "normal") -> dict[str, Any]:
-    """A size such that a text has room, in inches."""
-    size = points * room / max(room, _inches(text, points, weight))
-    return {"fontsize": size, "weight": weight}
+def side_texts(axes: Axes, left: Texts, right: Texts) -> None:
+    """A lane's name on the left and its figures on the right, as lines about its middle."""
+    for texts, side, away, align in ((left, 0, -NAME_AT, "right"), (right, 1, FIGURE_AT, "left")):
+        shown = [(text, look) for text, look in texts if text]
+        for number, (text, look) in enumerate(shown):
+            above = LINE * ((len(shown) - 1) / 2 - number)
+            points = look.get("fontsize", 8) * min(1, LONG / len(text))
+            axes.annotate(
+                text,
+                (side, 0.5),
+                (away, above),
+                xycoords="axes fraction",
+                textcoords="offset points",
+                ha=align,
+                va="center",
+                **{**look, "fontsize": points},
+            )
 
 
 def _heights(lanes: Sequence[Lane]) -> list[float]:
@@ -236,33 +236,3 @@ def _lane(axes: Axes, recording: Recording, lane: Lane, colours: Theme, inside: 
     if lane.reason:
         middle: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "va": "center"}
         axes.text(0.5, 0.5, lane.reason, color=colours.faint, fontsize=8, **middle)
-
-
-def _side_texts(
-    axes: Axes, lane: Lane, colours: Theme, inches: float, room: tuple[float, float]
-) -> None:
-    """The device's name on the left, its figures on the right in the colours of their lines.
-
-    inches: the lane's height. room: inches on the left and on the right.
-    """
-    step = 0.155 / inches
-    middle = 0.5 + (step / 2 if lane.subtitle else 0.0)
-    place: dict[str, Any] = {"transform": axes.transAxes, "va": "center", "clip_on": False}
-    left = -NAME_AT / _width_inches(axes)
-    look = _fitting(lane.title, TITLE_POINTS, room[0], "bold")
-    axes.text(left, middle, lane.title, color=colours.text, ha="right", **look, **place)
-    look = _fitting(lane.subtitle, SUBTITLE_POINTS, room[0])
-    axes.text(left, middle - step, lane.subtitle, color=colours.faint, ha="right", **look, **place)
-    right = 1 + FIGURE_AT / _width_inches(axes)
-    first = 0.5 + step * (len(lane.lines) - 1) / 2
-    for number, line in enumerate(lane.lines):
-        look = _fitting(line.note, FIGURE_POINTS, room[1]) | {
-            "color": colour_of(line.kind, colours)
-        }
-        axes.text(right, first - number * step, line.note, **look, **place)
-
-
-def _width_inches(axes: Axes) -> float:
-    figure = axes.figure
-    assert isinstance(figure, Figure)
-    return float(axes.get_position().width * figure.get_size_inches()[0])

@@ -5,22 +5,33 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from gpumon import stats
-from gpumon.drawing.bands import Bands, draw_legend, legend_handles, legend_rows
-from gpumon.drawing.chart import BOTTOM, CONTEXT, RIBBON, TOP, Chart, draw_title, frame_axes, steps
+from gpumon.drawing.bands import Bands, legend_handles
+from gpumon.drawing.chart import (
+    CONTEXT,
+    GAP,
+    HEAD,
+    LANES,
+    RIBBON,
+    TITLE,
+    Chart,
+    add_legend,
+    blank,
+    frame_axes,
+    side_texts,
+    steps,
+)
 from gpumon.drawing.lanes import LABELS, WORDS, Run, condense, figure_text, outline, runs_of
 from gpumon.drawing.style import Theme, colour_of, phase_colours, theme
 from gpumon.errors import MonitorError
 from gpumon.trace import Trace, read
 from gpumon.words import duration_text
 
-LANE, GAP, HEAD, TITLE, LEFT, RIGHT = 0.82, 0.16, 0.36, 0.32, 1.5, 1.25
+LANE = 0.82  # inches
 LETTERS, NAME_LINES = 13, 3
 """What of a run's name fits to the left of its lane."""
 
@@ -69,40 +80,30 @@ def compare(
     left = min(-run.origin for run in runs)
     window = (max(left, -0.05 * right) if align else 0.0, max(right, 1e-3))
     levels = int(any(run.marks for run in runs))
-    row = RIBBON * levels + LANE + GAP
-    head = HEAD + (TITLE if title else 0.0)
-    height = head + row * len(runs) + BOTTOM
+    heights = [*[RIBBON] * levels, LANE] * len(runs)
+    height = HEAD + (TITLE if title else 0.0) + sum(heights) + GAP * len(runs)
+    inside = LANES * width
+    # One colour a phase in all lanes; what is named in no lane goes into the legend.
+    marks = [[mark for mark in run.marks if mark.start < run.end] for run in runs]
+    outer = dict.fromkeys(mark.name for of_run in marks for mark in of_run)
+    names = phase_colours(list(outer), colours)
+    labelled: set[str] = set()
     with mpl.rc_context(CONTEXT):
-        figure = Chart(figsize=(width, height), facecolor=colours.background)
-        FigureCanvasAgg(figure)
-        if title:
-            draw_title(figure, title, LEFT, height - TOP, colours)
-        # One colour a phase in all lanes; what is named in no lane goes into the legend.
-        marks = [[mark for mark in run.marks if mark.start < run.end] for run in runs]
-        outer = dict.fromkeys(mark.name for of_run in marks for mark in of_run)
-        names = phase_colours(list(outer), colours)
-        labelled: set[str] = set()
-        top = height - head
-        inside = width - LEFT - RIGHT
+        figure, rows = blank(heights, (width, height), colours, title)
         for number, run in enumerate(runs):
+            *ribbon, axes = rows[number * (levels + 1) : (number + 1) * (levels + 1)]
             moved = (window[0] + run.origin, window[1] + run.origin)
             bands = Bands(marks[number], moved, colours, names)
-            top -= RIBBON * levels
-            if bands.levels:
-                box = (LEFT / width, top / height, inside / width, RIBBON / height)
-                bands.place_labels(inside)
-                bands.ribbon(figure.add_axes(box))
-                labelled |= bands.labelled
-            top -= LANE + 0.03
-            axes = figure.add_axes((LEFT / width, top / height, inside / width, LANE / height))
+            bands.place_labels(inside)
+            for each in ribbon:
+                bands.ribbon(each)
+            labelled |= bands.labelled
             frame_axes(axes, colours, moved, number == len(runs) - 1, False, run.origin)
             bands.tint(axes)
             _lane(axes, run, colours, inside)
-            top -= GAP - 0.03
         rest = [(name, colour) for name, colour in names.items() if name not in labelled]
         labels = {kind: LABELS[kind] for run in runs for kind in run.lines}
-        rows = legend_rows(legend_handles(labels, rest, colours), width - LEFT, most=1)
-        draw_legend(figure, rows, LEFT, height - (head - HEAD) - 0.1, colours)
+        add_legend(rows[0], legend_handles(labels, rest, colours), inside, colours)
     return figure
 
 
@@ -136,23 +137,10 @@ def _lane(axes: mpl.axes.Axes, run: Run, colours: Theme, inside: float) -> None:
         share = stats.known(middle, weights).mean()
         notes.append((colour, figure_text(share, f"% {WORDS[kind]}")))
     notes.append((colours.faint, duration_text(end - run.origin)))
-    _texts(axes, run, notes, colours)
-
-
-def _texts(axes: mpl.axes.Axes, run: Run, notes: list[tuple[str, str]], colours: Theme) -> None:
-    step = 0.16 / LANE
-    common: dict[str, Any] = {"transform": axes.transAxes, "va": "center", "clip_on": False}
     name = textwrap.wrap(run.name, LETTERS, max_lines=NAME_LINES, placeholder=" …")
-    left: list[tuple[str, dict[str, Any]]] = [
-        *((line, {"weight": "bold", "color": colours.text}) for line in name),
-        *(
-            (line, {"fontsize": 7, "color": colours.faint})
-            for line in textwrap.wrap(run.subtitle, 16)
-        ),
+    below = textwrap.wrap(run.subtitle, LETTERS + 3)
+    left = [
+        *((text, {"fontsize": 8.5, "weight": "bold", "color": colours.text}) for text in name),
+        *((text, {"fontsize": 7, "color": colours.faint}) for text in below),
     ]
-    top = 0.5 + step * (len(left) - 1) / 2
-    for number, (text, look) in enumerate(left):
-        axes.text(-0.055, top - number * step, text, ha="right", **look, **common)
-    first = 0.5 + step * (len(notes) - 1) / 2
-    for number, (colour, text) in enumerate(notes):
-        axes.text(1.012, first - number * step, text, color=colour, fontsize=8, **common)
+    side_texts(axes, left, [(text, {"color": colour}) for colour, text in notes])

@@ -11,7 +11,7 @@ from typing import Any
 
 import gpumon_canvas
 import pytest
-from gpumon_tools import Marks, write
+from gpumon_tools import Marks, said_by, write
 
 import gpumon
 from gpumon.__main__ import main
@@ -43,12 +43,13 @@ def in_the_picture(trace: gpumon.Trace, series: Sequence[str] = ()) -> dict[str,
     chart = trace.plot(title="A run", series=series)
     chart.canvas.draw()
     lanes = [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
-    legend = [text.get_text() for legend in chart.legends for text in legend.get_texts()]
+    legends = filter(None, (axes.get_legend() for axes in chart.axes))
+    legend = [text.get_text() for legend in legends for text in legend.get_texts()]
     scales = [[label.get_text() for label in axes.get_yticklabels()] for axes in lanes]
     return {
         "lanes": {text.get_text().strip() for axes in lanes for text in axes.texts} - {""},
         "legend": set(legend),
-        "notes": " ".join(text.get_text() for text in reversed(chart.texts[1:])),
+        "notes": said_by(chart).removeprefix("A run").strip(),
         "scales": sorted(label for scale in scales for label in scale if label),
         "moments": [label.get_text() for label in lanes[-1].get_xticklabels()],
     }

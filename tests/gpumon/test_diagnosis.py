@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fake_nvml import scenarios
-from gpumon_tools import Marks, write
+from gpumon_tools import Marks, said_by, write
 
 import gpumon
 from gpumon import diagnosis
@@ -305,5 +305,5 @@ def test_the_chart_and_the_page_say_it(tmp_path: Path) -> None:
     (told,) = diagnosis.sentences(trace.diagnosis())
     assert told.startswith("train: GPU 0 ran a kernel for ") and told in notes(trace.recording)
     assert told.replace("'", "&#x27;") in trace.html()
-    drawn = " ".join(text.get_text() for text in reversed(trace.plot().texts))
+    drawn = said_by(trace.plot())
     assert told in drawn

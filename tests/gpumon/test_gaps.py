@@ -14,7 +14,7 @@ import gpumon_canvas
 import numpy as np
 import pandas as pd
 import pytest
-from gpumon_tools import Marks, row_of, write
+from gpumon_tools import Marks, row_of, said_by, write
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -244,5 +244,5 @@ def test_a_stopped_sampler_leaves_a_gap_with_its_reason(tmp_path: Path) -> None:
     assert trace.to_pandas().loc[gap["t"]].isna().all()
     whole = trace.summary().query("phase == '(all)' and device == 'host'").iloc[0]
     assert whole["measured (s)"] <= whole["seconds"] - gap["seconds"] + 1e-3
-    assert any("stopped" in text.get_text() for text in trace.plot().texts)
+    assert "stopped" in said_by(trace.plot())
     assert "stopped" in trace.html()

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpumon_tools import write
+from gpumon_tools import said_by, write
 from processes import ended
 from test_monitor import ROOT
 
@@ -94,7 +94,7 @@ def test_a_full_disk_costs_the_samples_of_its_time(
     assert why in gap["reason"]
     assert np.isnan(trace.to_pandas()["host/memory used (MiB)"].loc[gap["t"]])
     assert trace.summary().iloc[0]["measured (s)"] == pytest.approx(SAMPLES - lost)
-    assert any(why in note.get_text() for note in trace.plot().texts)
+    assert why in said_by(trace.plot())
     # What is no sample is late, and not lost.
     assert trace.metadata()["ended"] == "closed"
     assert [e["t"] for e in trace.recording.events if e["event"] == "back"] == [5]

@@ -16,6 +16,7 @@ from gpumon_tools import (
     play_fixture,  # noqa: F401 (a fixture)
     python,
     reasons_of,
+    said_by,
     write,
 )
 
@@ -198,7 +199,7 @@ def test_no_gpu_says_why_in_trace_and_figure(play: Play, script: str, words: str
     trace = play(script, samples=2)
     assert words in trace.metadata()["nvml"]["reason"]
     assert [device["name"] for device in trace.devices] == ["host"]
-    texts = " ".join(text.get_text() for text in trace.plot().texts)
+    texts = said_by(trace.plot())
     assert words in texts
 
 
@@ -212,7 +213,7 @@ def test_a_driver_that_does_not_start_is_no_machine_without_gpus(
         "No GPU was watched: the NVIDIA driver does not start: Driver/library version mismatch "
         "(NVML error 18)"
     )
-    assert said in " ".join(text.get_text() for text in trace.plot().texts)
+    assert said in said_by(trace.plot())
     for words, told in (
         (("summary", tmp_path / "trace"), f"gpumon: {said}"),
         (("devices",), "GPUs: unknown. the NVIDIA driver does not start"),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpumon_tools import Marks, write
+from gpumon_tools import Marks, said_by, write
 
 import gpumon
 from gpumon import clocks, launch
@@ -267,7 +267,7 @@ def test_measured_clocks_put_hosts_on_one_axis_and_say_so(tmp_path: Path) -> Non
     lanes = [text.get_text() for axes in trace.plot().axes for text in axes.texts]
     found = [text for text in lanes if text in ("GPU 0", "host")]
     assert found.count("GPU 0") == 2
-    assert any("is corrected" in text.get_text() for text in trace.plot().texts)
+    assert "is corrected" in said_by(trace.plot())
 
 
 @pytest.mark.parametrize(
