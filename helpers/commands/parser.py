@@ -1,8 +1,9 @@
 """Parse the command line of all subcommands, with error messages of one line."""
 
 import argparse
-import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from math import inf
 from typing import Any, TypeAlias
 
 from data_prep.errors import nearest
@@ -60,16 +61,12 @@ def listed(text: str) -> list[str]:
     return parts
 
 
-def number(text: str, what: str, *, least: float = 0, above: bool = False) -> float:
-    """A finite number from ``least``, or ``above`` it."""
-    try:
-        value = float(text) if re.fullmatch(r"[ -~]{1,30}", text) else float("nan")
-    except ValueError:
-        value = float("nan")
-    if not (least < value if above else least <= value) or value == float("inf"):
-        bound = f"more than {least:g}" if above else f"{least:g} or more"
-        raise argparse.ArgumentTypeError(f"'{text}': give {what}, {bound}")
-    return value
+def minutes(text: str) -> float:
+    """A finite number from 0."""
+    with suppress(ValueError):
+        if 0 <= float(text) < inf:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"'{text}': give minutes, 0 or more")
 
 
 def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:

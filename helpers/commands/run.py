@@ -4,7 +4,7 @@ import argparse
 from dataclasses import fields
 from operator import attrgetter
 
-from helpers.commands.parser import Commands, Parser, command, listed, number
+from helpers.commands.parser import Commands, Parser, command, listed, minutes
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
 from helpers.recipe import file_of
@@ -15,21 +15,14 @@ CHOICES = [field.name for field in fields(plans.Choices)]
 
 EPILOG = """\
 examples:
-  rosetta run                              train in every framework on all GPUs (without a GPU: on
-                                           two CPU devices)
   rosetta run --frameworks pytorch,keras --devices 1,2
                                            train in two frameworks on one device, then on two
   rosetta run --devices 1,2,4,8 --repeats 3 --dry-run
                                            list the runs of a night and estimate their time
-  rosetta run --epochs 1 --batch-size 16   make a short trial, which the report labels as such
   CUDA_VISIBLE_DEVICES= rosetta run        train on the CPU, although there are GPUs
-  rosetta run --nnodes 2 --devices 4 --launcher mpiexec:host1,host2
-                                           train on two machines with 4 GPUs each
-  rosetta run --nnodes 1,2 --devices 1     train on one node, then on two simulated nodes
   rosetta run --recipe mine.toml           train your network or images (docs/recipes.md)
-  rosetta run --resume                     continue the last experiment
 
-After Ctrl-C, a crash or a reboot, the same command continues the experiment too.
+After Ctrl-C, a crash or a reboot, the same command continues the experiment.
 Results: runs/latest/report.html and Compare.ipynb; for each run its notebook, record and trace.
 Exit codes:
     0  all runs finished
@@ -214,7 +207,7 @@ def _add_experiment(parser: Parser) -> None:
     )
     group.add_argument(
         "--hang-timeout",
-        type=lambda text: number(text, "minutes"),
+        type=minutes,
         default=hangs.MINUTES,
         metavar="MINUTES",
         help="end a run that has taken no step and printed nothing for MINUTES; 0 never ends a run "

@@ -1,10 +1,8 @@
 """Check that an experiment's recipe has not changed, and list the custom code that it runs."""
 
-from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, networks_of
 from helpers.recipe import lookup
-from helpers.record.tasks import MULTILABEL, TASKS, Task
 from helpers.runner.plans import Plan
 
 
@@ -12,14 +10,6 @@ def check(plan: Plan) -> None:
     """Check that the experiment may begin, or continue, with its recipe."""
     if problem := changed(plan):
         raise UserError(f"{problem}: put it back, or start a new experiment")
-    if plan.recipe == "auto":
-        return
-    recipe = lookup(plan.recipe)
-    if recipe.own and paths.RUNS.resolve() in (paths.ROOT / recipe.beside / "x").parents:
-        raise UserError(
-            f"{plan.recipe}: its custom code is under {paths.RUNS}, where no code is run: check "
-            "the code, then copy recipe and code to another folder"
-        )
 
 
 def problem(plan: Plan, notebook: str) -> str | None:
@@ -44,16 +34,6 @@ def changed(plan: Plan) -> str | None:
     if differing or now.keys() != plan.recipe_digests.keys():
         return f"{', '.join(differing) or plan.recipe} was changed since the experiment began"
     return None
-
-
-def task(plan: Plan) -> Task:
-    """The task of the experiment's runs; multilabel where its recipe is gone (``changed``)."""
-    if plan.recipe == "auto":
-        return MULTILABEL
-    try:
-        return TASKS[lookup(plan.recipe).task]
-    except UserError:
-        return MULTILABEL
 
 
 def in_words(plan: Plan) -> list[str]:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from helpers import __main__ as command
-from helpers import paths
 from helpers.errors import UserError
 from helpers.runner import plans, recipes, run_experiment
 from helpers.runner.plans import Plan
@@ -73,17 +72,6 @@ def test_a_framework_without_a_network_is_skipped_with_that_reason(file: Path) -
     assert None not in found.values()
     shipped = plans.make_plan(devices=[1], recipe="demo")
     assert all(recipes.problem(shipped, run.notebook) is None for run in shipped.runs)
-
-
-def test_code_among_the_runs_is_never_run(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = plan_of(file)
-    monkeypatch.setattr(paths, "RUNS", tmp_path)
-    with pytest.raises(UserError, match=r"its custom code is under .* where no code is run"):
-        recipes.check(plan)
-    file.write_text(TEXT)
-    recipes.check(plan_of(file))
 
 
 def test_the_plan_says_beforehand_what_will_be_skipped(
