@@ -66,7 +66,7 @@ def _show_results(run: RunState) -> None:
     print(shares["sentence"])
     for text in measurement_rounds.scattered(content):
         print(f"{text[0].upper()}{text[1:]}.")
-    run_tables.show(run_tables.summary(content))
+    run_tables.show(run_tables.summary(run.record.content))
 
 
 def _check_done(run: RunState, what: str, needed: list[str]) -> None:
