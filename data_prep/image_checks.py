@@ -62,7 +62,7 @@ def check_images(
     )
     checks: list[ImageCheck] = []
     work = partial(_check, folder=os.fspath(found.folder), kind=found.kind, channels=channels)
-    with tqdm(total=len(found), desc="verify", unit=" images", disable=not progress) as bar:
+    with tqdm(total=len(found), desc="verify", unit=" images", disable=not progress or None) as bar:
         for some in map_in_processes(work, jobs, BATCH, num_workers):
             checks += some
             bar.update(len(some))

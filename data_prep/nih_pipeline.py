@@ -291,8 +291,10 @@ def _progress_bars(
     total = sum(remote.bytes or 0 for remote in todo) or None
     fetches = progress and bool(todo) and sources.folder is None
     with (
-        tqdm(total=total, desc="fetch", unit="B", unit_scale=True, disable=not fetches) as first,
-        tqdm(total=images, desc="resize", unit=" images", disable=not progress) as second,
+        tqdm(
+            total=total, desc="fetch", unit="B", unit_scale=True, disable=not fetches or None
+        ) as first,
+        tqdm(total=images, desc="resize", unit=" images", disable=not progress or None) as second,
     ):
         yield first, second
 

@@ -130,7 +130,9 @@ def pack_folder(
                 file=str(temporary),
                 offset=mapped.offset,
             )
-            with tqdm(total=len(jobs), desc="pack", unit=" images", disable=not progress) as bar:
+            with tqdm(
+                total=len(jobs), desc="pack", unit=" images", disable=not progress or None
+            ) as bar:
                 for made in map_in_processes(work, jobs, BATCH, num_workers):
                     rows |= dict(made)
                     bar.update(len(made))

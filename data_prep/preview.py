@@ -160,7 +160,7 @@ def _look(
     ]
     work = partial(_look_at, folder=os.fspath(found.folder), kind=found.kind)
     looks: dict[int, Look] = {}
-    with tqdm(total=len(jobs), desc="preview", unit=" images", disable=not progress) as bar:
+    with tqdm(total=len(jobs), desc="preview", unit=" images", disable=not progress or None) as bar:
         for some in map_in_processes(work, jobs, BATCH, num_workers):
             looks |= {look.at: look for look in some}
             bar.update(len(some))

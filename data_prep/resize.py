@@ -125,7 +125,7 @@ def resize_folder(
                 initial=len(rows),
                 desc=f"resize to {size} px",
                 unit=" images",
-                disable=not progress,
+                disable=not progress or None,
             )
             try:
                 with bar, manifest.appending(target, rows) as add:

@@ -93,7 +93,7 @@ def write_synthetic_folder(
                 initial=len(done),
                 desc="generate",
                 unit=" files",
-                disable=not progress,
+                disable=not progress or None,
             ) as bar:
                 for written in map_in_processes(work, todo, BATCH, num_workers):
                     bar.update(len(written))
