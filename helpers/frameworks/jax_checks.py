@@ -1,6 +1,8 @@
 """What the fairness check and the self-test let JAX compute.
 
-XLA compiles what is computed here a few times at most without optimising it (``ONCE``).
+XLA compiles what is computed here a few times at most without optimising it (``ONCE``). Float64 is
+computed on the CPU, unless over several GPUs: for a GPU, XLA would time the algorithms of each
+convolution first.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +42,7 @@ Training has them: without, its steps take 4 % longer (benchmarks/RESULTS.md).
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), jax.default_device(_cpu()):
         return build_model({name: array.astype(np.float64) for name, array in weights.items()})
 
 
@@ -65,7 +67,9 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
     model.eval()
     outputs = getattr(model, model.head).out_features
     targets = np.zeros((len(images), outputs), np.float32)
-    return _of_all(model, images, targets, jax_ranks.HELD)[2]
+    on_gpu = jax_ranks.HELD[0].platform != "cpu"
+    alone = on_gpu and _dtype(model) == np.float64  # then it is the CPU
+    return _of_all(model, images, targets, jax_ranks.HELD[:1] if alone else jax_ranks.HELD)[2]
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -117,9 +121,19 @@ def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
 @contextmanager
 def _as_weights(model: Model) -> Iterator[Any]:
     """The dtype of a model's weights; inside JAX computes in it, and not in 32 bits for 64."""
-    dtype = jax.tree.leaves(nnx.state(model, nnx.Param))[0].dtype
-    with jax.enable_x64(dtype == np.float64):
+    dtype = _dtype(model)
+    double = dtype == np.float64
+    with jax.enable_x64(double), jax.default_device(_cpu() if double else None):
         yield dtype
+
+
+def _dtype(model: Model) -> Any:
+    return jax.tree.leaves(nnx.state(model, nnx.Param))[0].dtype
+
+
+def _cpu() -> Device:
+    first = jax_ranks.HELD[0]
+    return first if first.platform == "cpu" else jax.local_devices(backend="cpu")[0]
 
 
 def _of_all(
@@ -128,9 +142,11 @@ def _of_all(
     """Mean loss, its gradients, and this process's logits."""
     order, counts = _equal_shares(len(images), len(devices))
     weights = counts / targets.size
-    mesh = Mesh(np.array(devices), (AXIS,))
-    shared, everywhere = NamedSharding(mesh, P(AXIS)), NamedSharding(mesh, P())
     with _as_weights(model) as dtype:
+        if dtype == np.float64 and len(devices) == 1:
+            devices = [_cpu()]
+        mesh = Mesh(np.array(devices), (AXIS,))
+        shared, everywhere = NamedSharding(mesh, P(AXIS)), NamedSharding(mesh, P())
         graph, params, rest = nnx.split(model, nnx.Param, ...)
         held = jax.tree.map(partial(_cut, everywhere), (params, rest))
         batch = _batch(images[order], dtype), targets[order].astype(dtype), weights.astype(dtype)

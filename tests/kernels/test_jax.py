@@ -1,8 +1,11 @@
 """Runs in the jax environment: ``.venvs/jax/bin/python -m pytest`` with this file."""
 
+import os
 import time
+from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -18,6 +21,7 @@ from program_tests import OfPrograms
 
 from helpers.fairness import reference, training_loop
 from helpers.frameworks import jax as framework
+from helpers.frameworks import jax_checks
 from helpers.networks import jax as networks
 
 # Each of their processes compiles; other frameworks take these tests every day.
@@ -53,6 +57,39 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     wrong = 'convolution(channels, width, 1, stride), "bn1"', "convolution(width, width, 3)"
     broken = same_networks.with_text(networks, *zip(sound, wrong, strict=True))
     same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
+
+
+def test_stand_in_float64_is_computed_on_the_cpu_beside_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """XLA cannot compile anything for this GPU."""
+    images, targets = np.ones((2, 3, 32, 32), np.float32), np.ones((2, 14), np.float32)
+
+    def answers() -> list[np.ndarray]:
+        shallow = partial(framework.shallow, devices=[])
+        model = framework.exact(shallow, reference.shallow_arrays())
+        loss, found = framework.gradients(model, images, targets, jax_checks.jax_ranks.HELD[:1])
+        output = framework.logits(model, images)
+        return [np.array(loss), *found.values(), output, framework.train_forward(model, images)[0]]
+
+    known = answers()
+    monkeypatch.setattr(jax_checks.jax_ranks, "HELD", [SimpleNamespace(platform="gpu")] * 2)
+    for on_cpu, beside in zip(known, answers(), strict=True):
+        assert beside.dtype == np.float64 and np.allclose(on_cpu, beside, rtol=1e-12)
+
+
+def test_stand_in_a_gpus_memory_is_nearly_all_for_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX keeps a quarter free, and the same batch would not fit."""
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "")  # so that it is taken back
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION")
+    monkeypatch.setattr(jax_checks.jax_ranks, "HELD", [])
+    gpus = ["GPU 0", "GPU 1"]
+    config = SimpleNamespace(update=lambda *given: None)
+    monkeypatch.setattr(
+        framework, "jax", SimpleNamespace(config=config, local_devices=lambda backend: gpus)
+    )
+    assert framework.list_devices("gpu", 1) == gpus[:1]
+    assert 0.9 <= float(os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"]) < 1
 
 
 def test_a_queued_step_is_waited_for_and_not_a_later_one(cells: Names) -> None:
