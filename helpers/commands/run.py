@@ -157,7 +157,8 @@ def _add_training(parser: Parser) -> None:
         "--precision",
         type=listed,
         metavar="NAME,...",
-        help="compute in fp32, tf32, bf16 or fp16, with one run for each (default: fp32)",
+        help="compute in fp32, tf32, bf16 or fp16, with one run for each (default: auto, which is "
+        "tf32 on GPUs that have it, and fp32 elsewhere)",
     )
     group.add_argument(
         "--execution",

@@ -47,8 +47,6 @@ class Row:
     """Why its steps cannot be executed operation by operation; empty where they can."""
     never_compiled: str = ""
     """Why its steps cannot be compiled; empty where they can."""
-    compiles_one_device_only: str = ""
-    """Why its steps cannot be compiled for several devices; empty where they can."""
     shared_memory: bool = False
     """Whether its loader's workers write batches to /dev/shm."""
     optional: bool = False
@@ -71,7 +69,6 @@ class Row:
 _DEFINED_BY_RUN = "Chainer 7 defines by run: there is no graph to compile"
 _JIT = "a step is a program of jax.jit; without it each operation would be a program of its own"
 _NO_XLA = "XLA does not know Horovod's all-reduce"
-_XLA_ALONE = "XLA cannot compile a step that spans several devices of MirroredStrategy"
 
 ROWS = (
     Row(
@@ -117,7 +114,6 @@ ROWS = (
             "Keras 3's fit does not work under MultiWorkerMirroredStrategy "
             "(github.com/keras-team/keras/issues/20585); TensorFlow_MultiGPU spans nodes"
         ),
-        compiles_one_device_only=_XLA_ALONE,
     ),
     Row(
         name="TensorFlow",
@@ -128,7 +124,6 @@ ROWS = (
         colour="#E69F00",
         dark_colour="#F7C85A",
         marker="^",
-        compiles_one_device_only=_XLA_ALONE,
     ),
     Row(
         name="MXNet Gluon",
@@ -285,10 +280,8 @@ def order(name: str) -> tuple[int, str]:
     return place, name
 
 
-def why_not(
-    notebook: str, kernel: str, devices: int, nodes: int = 1, execution: str = "default"
-) -> str:
-    """Why a row does not train on so many devices of so many nodes, or not so; empty if it does."""
+def why_not(notebook: str, kernel: str, nodes: int = 1, execution: str = "default") -> str:
+    """Why a row does not train on so many nodes, or not so; empty if it does."""
     row = row_of(notebook, kernel)
     if row is None:
         return ""
@@ -299,8 +292,6 @@ def why_not(
         reasons.append(("execution eager", row.never_eager))
     if execution == "compiled":
         reasons.append(("execution compiled", row.never_compiled))
-        if nodes * devices > 1:
-            reasons.append(("execution compiled", row.compiles_one_device_only))
     return next((f"{what}: {why}" for what, why in reasons if why), "")
 
 

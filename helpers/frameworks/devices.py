@@ -263,6 +263,15 @@ def resolve(
     return Devices("gpu", tuple(gpu.name for gpu in found[:count]))
 
 
+def precision(asked: str) -> str:
+    """A precision; ``auto`` is tf32 if all GPUs have it (compute capability 8.0), else fp32."""
+    if asked != "auto":
+        return asked
+    gpus = visible()
+    has_tf32 = gpus and all((gpu.capability or (0, 0)) >= (8, 0) for gpu in gpus)
+    return "tf32" if has_tf32 else "fp32"
+
+
 def _on_cpu(count: int, cores_per_device: int | str, loader_cores: str) -> Devices:
     if loader_cores not in cpu_cores.LOADER_CORES:
         raise UserError(f"loader_cores '{loader_cores}': give {', '.join(cpu_cores.LOADER_CORES)}")

@@ -115,7 +115,8 @@ def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
         context = tf.distribute.get_replica_context()
         if context is not None:  # else nothing is computed
             given = [inputs, context.replica_id_in_sync_group]
-            noted = tf.numpy_function(note, given, inputs.dtype)
+            with tf.device("CPU"):
+                noted = tf.numpy_function(note, given, inputs.dtype)
             inputs = tf.ensure_shape(noted, inputs.shape)
         return call(inputs, training=training, mask=mask)
 

@@ -219,7 +219,8 @@ def _by_path(model: Model) -> dict[str, keras.Variable]:
 def _execution(model: Model) -> str:
     if model.run_eagerly:
         return "eager"
-    return "compiled (tf.function, XLA)" if model.jit_compile else "graph (tf.function)"
+    parts = (getattr(part, "_jit_compile", False) for part in vars(type(model)).values())
+    return "compiled (tf.function, XLA)" if any(parts) else "graph (tf.function)"
 
 
 def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, keras.Variable]]:

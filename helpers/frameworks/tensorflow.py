@@ -105,6 +105,8 @@ def configure(precision: str, kind: str) -> None:
     precisions.check(precision, kind, SKIPPED)
     # By default TensorFlow rounds convolutions and matrix products on a GPU to TF32.
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
+    # Else what has no code for GPUs would be computed on the CPU, and nothing would tell.
+    tf.config.set_soft_device_placement(kind != "gpu")
     tf.data.Dataset._apply_debug_options = _without_autotuning
     tf.get_logger().addFilter(_worth_saying)
     warnings.filterwarnings("ignore", "Even though the `tf.config", UserWarning)

@@ -68,7 +68,7 @@ class Choices(Settings):
     seeds: Sequence[int | str] = (0,)
     """One run for each; a seed sets the split by patient, the weights and the augmentation."""
     repeats: int | str = 1
-    precision: Sequence[str] = PRECISIONS[:1]
+    precision: Sequence[str] = ("auto",)
     """One run for each; a framework that cannot compute in one skips that run."""
     execution: Sequence[str] = (AS_USUAL,)
     """One run for each; a framework that cannot execute its steps so skips that run."""
@@ -138,7 +138,7 @@ class Plan(Settings):
         if self.cores_per_device != "auto":
             return self.cores_per_device
         most = max(run.devices for run in self.runs)
-        return cpu_cores.each_of(most, cpu_cores.machine()) or "auto"
+        return len(cpu_cores.machine()) // most or "auto"
 
     def settings(self) -> str:
         """What of its parameters is not the default: ``epochs 1, batch size 16``; else nothing."""
@@ -188,7 +188,7 @@ def make_plan(**choices: Any) -> Plan:
         digests = {} if name == "auto" else recipe.digests()
     for option, values in (("precision", given.precision), ("execution", given.execution)):
         with choosing(option):
-            for value in values:
+            for value in set(values) - {"auto", AS_USUAL}:
                 changes: dict[str, Any] = {option: value}
                 lookup("demo", **changes)
     checked = {}
@@ -216,10 +216,12 @@ def make_plan(**choices: Any) -> Plan:
     with choosing("repeats"):
         repeats = _whole("repeats", given.repeats, least=1)
     pairs = [pair for pair in product(offers, nodes) if _is_meant(given, offers, *pair)]
-    kinds = list(product(dict.fromkeys(given.precision), dict.fromkeys(given.execution)))
+    precisions = dict.fromkeys(map(device_helpers.precision, given.precision))
+    kinds = list(product(precisions, dict.fromkeys(given.execution)))
     planned = repeats * len(seeds) * len(kinds) * len(pairs) * len(counts)
     if planned > MOST_RUNS:
         raise UserError(f"that would be {planned} runs; plan {MOST_RUNS} or fewer")
+    usual = device_helpers.precision("auto")
     grid = product(range(1, repeats + 1), seeds, offers, kinds, nodes, counts)
     runs = [
         PlannedRun(
@@ -231,7 +233,7 @@ def make_plan(**choices: Any) -> Plan:
             precision=precision,
             execution=execution,
             variant="-".join(
-                [precision] * (precision != PRECISIONS[0])
+                [precision] * (precision != usual)
                 + [execution] * (execution != AS_USUAL)
                 + [f"seed{seed}"] * (len(seeds) > 1)
                 + [f"repeat{repeat}"] * (repeats > 1)

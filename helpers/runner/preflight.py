@@ -111,7 +111,7 @@ def why_skipped(plan: Plan, run: PlannedRun) -> str | None:
     return (
         installed.problem(run.kernel, gpus_here(plan, run))
         or recipes.problem(plan, run.notebook)
-        or why_not(run.notebook, run.kernel, run.devices, run.nodes, run.execution)
+        or why_not(run.notebook, run.kernel, run.nodes, run.execution)
         or None
     )
 

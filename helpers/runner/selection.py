@@ -33,7 +33,7 @@ class Offer(NamedTuple):
     @property
     def spans(self) -> bool:
         """Whether it spans nodes."""
-        return not why_not(self.notebook, self.kernel, devices=1, nodes=2)
+        return not why_not(self.notebook, self.kernel, nodes=2)
 
 
 def chosen(

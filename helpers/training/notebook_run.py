@@ -21,6 +21,7 @@ from helpers.frameworks import (
     replicas,
     row_of,
 )
+from helpers.frameworks import devices as device_helpers
 from helpers.launch import exchange, samplers, torchrun
 from helpers.networks import custom, weights
 from helpers.networks.weights import Weights
@@ -55,7 +56,7 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     if torchrun.started_this():
         torchrun.join(values)
     if framework in precisions.WITHOUT_SWITCH:  # it is read as libraries are loaded
-        precisions.allow_tf32(values.get("precision", "fp32") != "fp32")
+        precisions.allow_tf32(device_helpers.precision(values.get("precision", "auto")) != "fp32")
     module = import_module(f"helpers.frameworks.{framework}")
     opened = open_run(module, values)
     run = kind(opened.notebook, module, opened.setup, opened.devices)

@@ -77,7 +77,7 @@ def open_run(framework: ModuleType, names: Mapping[str, Any]) -> Opened:
     with exchange.first_rank_first():  # it may generate images
         setup = parameters.resolve(label, networks, **given, nodes=nodes, simulated_nodes=virtual)
     execution = setup.recipe.recipe.execution
-    if why := why_not(row, framework.KERNEL, setup.devices.count, setup.nodes, execution):
+    if why := why_not(row, framework.KERNEL, setup.nodes, execution):
         raise UnsupportedError(why)
     for name, check in own.items():
         check(names[name], setup.devices.kind == "gpu", setup.replicas)

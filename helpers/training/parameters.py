@@ -44,7 +44,7 @@ def resolve(
     devices: int | str = "auto",
     run: str | Path = "auto",
     seed: int = 0,
-    precision: str = "fp32",
+    precision: str = "auto",
     execution: str = "default",
     num_workers: int | str = "default",
     batch_size: int | str = "default",
@@ -68,7 +68,8 @@ def resolve(
         devices: how many on each node. ``auto`` is all GPUs, or two CPU devices.
         run: the run's folder. ``auto`` is ``runs/interactive/<notebook>-<n>x``.
         seed: of split, random weights and augmentation.
-        precision: one of ``helpers.recipe.PRECISIONS``.
+        precision: one of ``helpers.recipe.PRECISIONS``. ``auto`` is tf32 on GPUs that have it, else
+            fp32.
         execution: one of ``helpers.recipe.EXECUTIONS``; ``default`` is the recipe's.
         num_workers: of the loader, for each device. ``default`` is up to 8 and, of all devices
             together, no more than the CPU cores that may be used. Study_Loader shows how to choose.
@@ -100,7 +101,7 @@ def resolve(
     if recipe == "auto":
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)
-    changes = {"seed": seed, "precision": precision}
+    changes = {"seed": seed, "precision": device_helpers.precision(precision)}
     if execution != "default":
         changes["execution"] = execution
     chosen = lookup(recipe, demo=found.kind == "cpu", **changes)

@@ -30,6 +30,17 @@ def test_more_devices_that_share_cores_are_warned_of_and_many_more_refused(
         devices.resolve(most + 1, SHARED)
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "precision"),
+    [([(8, 0), (9, 0)], "tf32"), ([(7, 0), (8, 0)], "fp32"), ([None], "fp32"), ([], "fp32")],
+)
+def test_auto_computes_in_tf32_where_every_gpu_has_it(
+    capabilities: list[tuple[int, int] | None], precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "visible", lambda: [Gpu("A", each) for each in capabilities])
+    assert (devices.precision("auto"), devices.precision("bf16")) == (precision, "bf16")
+
+
 def with_cores(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     machine = [(number,) for number in range(count)]
     monkeypatch.setattr(cpu_cores, "machine", lambda: machine)

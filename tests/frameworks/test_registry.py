@@ -83,12 +83,9 @@ def test_an_unknown_framework_is_refused_with_the_words_there_are() -> None:
 
 def test_a_row_says_how_its_steps_cannot_be_executed() -> None:
     for name, kernel in (("PyTorch_MultiGPU", "pytorch"), ("TensorFlow_MultiGPU", "tensorflow")):
-        assert not why_not(name, kernel, 1, execution="compiled")
-        assert not why_not(name, kernel, 2, execution="eager")
-    assert "several devices" in why_not(
-        "TensorFlow_MultiGPU", "tensorflow", 2, execution="compiled"
-    )
-    assert "jax.jit" in why_not("JAX_MultiGPU", "jax", 1, execution="eager")
-    assert why_not("Chainer_MultiGPU", "chainer", 1, execution="compiled").startswith("execution ")
-    assert not why_not("JAX_MultiGPU", "jax", 2, execution="compiled")
-    assert "PyTorch_MultiGPU spans" in why_not("PyTorch_MultiGPU_Exp_Loss", "", 1, nodes=2)
+        assert not why_not(name, kernel, execution="compiled")
+        assert not why_not(name, kernel, execution="eager")
+    assert "jax.jit" in why_not("JAX_MultiGPU", "jax", execution="eager")
+    assert why_not("Chainer_MultiGPU", "chainer", execution="compiled").startswith("execution ")
+    assert not why_not("JAX_MultiGPU", "jax", execution="compiled")
+    assert "PyTorch_MultiGPU spans" in why_not("PyTorch_MultiGPU_Exp_Loss", "", nodes=2)

@@ -7,7 +7,7 @@ from helpers.training import notebook_coverage
 
 SHUFFLE, NUMBERS = ".permutation(images)", "self.order[k * self.size : (k + 1) * self.size]"
 TRAIN, SGD = "train_steps(replica, loader, len(loader))", "SGD(Schedule(scale), r.momentum, **how)"
-ALL, MODEL = "np.arange(images)", "model = keras.Model(pixels, network(to_network(pixels)))"
+ALL, MODEL = "np.arange(images)", "model = kind(pixels, network(to_network(pixels)))"
 CRITERION = "criterion = getattr(keras.losses, losses[r.task])(from_logits=True)"
 GIVEN = "return np.stack(pixels), self.part.targets[numbers], numbers"
 

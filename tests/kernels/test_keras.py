@@ -219,14 +219,22 @@ def test_three_steps_are_one_after_two_that_were_saved(names: Names, optimizer: 
         assert np.array_equal(resumed[name], array), name
 
 
-@pytest.mark.parametrize("execution", ["eager", "compiled"])
-def test_a_step_is_executed_as_asked(tmp_path: Path, execution: str) -> None:
-    names = small(tmp_path, batch_size=8, execution=execution)
-    run, replica = names["run"], names["make_replica"](names["build_model"]())
-    watch = framework.watch(replica)
-    batch = names["make_loader"](run.train_part, True)[0]
-    names["train_steps"](replica, [batch], 1)
-    assert watch.seen().execution.startswith(execution) and watch.seen().updates == 1
+@pytest.mark.parametrize(("execution", "devices"), [("compiled", 2), ("eager", 1)])
+def test_a_step_trains_the_same_in_other_ways(tmp_path: Path, execution: str, devices: int) -> None:
+    """As a graph, operation by operation, and compiled by XLA."""
+    found = []
+    for how in ("default", execution):
+        names = small(tmp_path, batch_size=8, execution=how, devices=devices)
+        run, replica = names["run"], names["make_replica"](names["build_model"]())
+        watch = framework.watch(replica)
+        batch = names["make_loader"](run.train_part, True)[0]
+        loss = names["train_steps"](replica, [batch], 1)
+        seen = watch.seen()
+        assert seen.updates == 1 and seen.execution.startswith(execution) == (how == execution)
+        found.append((loss, [each.numpy() for each in replica.network.weights]))
+    (loss, weights), (other_loss, others) = found
+    assert other_loss == pytest.approx(loss, rel=1e-4)
+    assert all(np.allclose(*pair, atol=1e-4) for pair in zip(weights, others, strict=True))
 
 
 def seen(names: Names, pixels: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ import tensorflow as tf
 from notebook_program import names_of
 from tensorflow.python.eager import context
 
+from helpers.fairness import reference
 from helpers.frameworks import (
     devices,
     installed,
@@ -93,6 +94,27 @@ def test_several_nodes_reduce_by_nccl_stand_in(
     names_of("TensorFlow_MultiGPU", tmp_path, until="def augment(", devices=2)
     options = told.call_args.kwargs["communication_options"]
     assert options.implementation.value == "NCCL"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_on_gpus_nothing_moves_to_the_cpu_but_what_python_notes_stand_in(module: str) -> None:
+    """An operation without code for GPUs is an error: a CPU would compute it, and no one tell."""
+    framework = MODULES[module]
+    framework.configure("fp32", "gpu")
+    assert not tf.config.get_soft_device_placement()
+    framework.configure("fp32", "cpu")
+    assert tf.config.get_soft_device_placement()
+    model = framework.shallow(reference.shallow_arrays(), TWO)
+
+    @tf.function(autograph=False)
+    def on_gpu() -> tf.Tensor:
+        with tf.device("GPU:0"):
+            return model(tf.zeros((1, 32, 32, 3)), training=True)
+
+    with framework.seen_by(model):
+        graph = on_gpu.get_concrete_function().graph
+    notes = [each.device for each in graph.get_operations() if each.type == "PyFunc"]
+    assert notes == ["/device:CPU:0"]
 
 
 class OnGpu:

@@ -112,13 +112,13 @@ def fixed_batch(names: Names) -> Any:
     return framework.as_loaded(pixels, targets, np.arange(count))
 
 
-@pytest.mark.parametrize("execution", ["eager", "compiled"])
-def test_a_step_trains_the_same_in_other_ways(tmp_path: Path, execution: str) -> None:
+@pytest.mark.parametrize(("execution", "devices"), [("compiled", 2), ("eager", 1)])
+def test_a_step_trains_the_same_in_other_ways(tmp_path: Path, execution: str, devices: int) -> None:
     """As a graph, operation by operation, and compiled by XLA."""
     found = []
     for how in ("default", execution):
         recipe = recipe_of_resnet44(tmp_path)
-        names = names_of(NOTEBOOK, tmp_path, recipe=recipe, execution=how)
+        names = names_of(NOTEBOOK, tmp_path, recipe=recipe, execution=how, devices=devices)
         try:
             replica = names["make_replica"](names["build_model"]())
             watch = framework.watch(replica)
@@ -133,10 +133,14 @@ def test_a_step_trains_the_same_in_other_ways(tmp_path: Path, execution: str) ->
     assert np.abs(weight - other).max() < 1e-3
 
 
-def test_the_check_is_passed_in_16_bits(tmp_path: Path) -> None:
-    names = small(tmp_path, devices=2, precision="bf16")
+@pytest.mark.parametrize(
+    "how", [{"precision": "bf16"}, {"execution": "compiled"}], ids=["bf16", "compiled"]
+)
+def test_the_check_is_passed_in_16_bits_and_compiled(tmp_path: Path, how: dict[str, str]) -> None:
+    names = small(tmp_path, devices=2, **how)
     found = fairness_check(names)
-    assert failed(found.checks) == set() and names["compute"] == tf.bfloat16
+    assert failed(found.checks) == set()
+    assert (names["compute"] == tf.bfloat16) == ("precision" in how)
 
 
 def test_nothing_that_is_iterated_is_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
