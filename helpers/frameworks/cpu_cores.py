@@ -95,7 +95,7 @@ def divided(
     Raises:
         UserError: there are too few, or no place for the loader workers.
     """
-    most = each_of(count, cores)
+    most = len(cores) // count
     if most == 0 or (each or most) > most:
         fit = len(cores) // (each or 1)
         raise UserError(
@@ -105,11 +105,6 @@ def divided(
         )
     own = each or most
     return tuple(_device(cores[i * own : (i + 1) * own], place) for i in range(count))
-
-
-def each_of(count: int, cores: Sequence[Core]) -> int:
-    """The most cores that each of ``count`` devices can have; 0 where there are too few."""
-    return len(cores) // count
 
 
 def confine(devices: Sequence[CpuDevice]) -> None:
