@@ -61,39 +61,30 @@ def iterate_members(
         file.seek(0)
         stream: Any = gzip_backend.open(file) if packed else file
         guard = Guard(stream, archive, MAX_EXPANSION * archive.stat().st_size + MAX_IMAGE_BYTES)
+        seen: set[str] = set()
         with tarfile.open(fileobj=guard, mode="r|", bufsize=READ_SIZE) as members:  # type: ignore[call-overload]
-            for name, member in plain_files(members, guard, wanted):
+            for count, member in enumerate(members):
+                if count >= MAX_MEMBERS:
+                    raise DataError(f"{archive}: more than {MAX_MEMBERS:,} members; refused")
+                name = _safe_name(member, archive, wanted)
+                if not 0 <= member.size <= guard.most:
+                    raise DataError(
+                        f"{archive}: {member.name!r} claims {member.size:,} bytes, more than can be"
+                        " in it; refused"
+                    )
+                guard.allow(member.size + MAX_HEADER_BYTES)
+                members.members = []  # tarfile keeps every header otherwise
+                if name is None:
+                    continue
+                if name in seen:
+                    raise DataError(f"{archive}: {name} occurs twice; refused")
+                seen.add(name)
                 data = members.extractfile(member)
                 assert data is not None  # a regular file
                 yield name, data.read()
         guard.allow(MAX_HEADER_BYTES)
         while guard.read(READ_SIZE):  # to the end: gzip's checksum of the whole stands there
             pass
-
-
-def plain_files(
-    members: tarfile.TarFile, guard: Guard, wanted: Callable[[str], bool]
-) -> Iterator[tuple[str, tarfile.TarInfo]]:
-    """Yield bare name and header of each file whose bare name is `wanted`, with these checks."""
-    archive = guard.archive
-    seen: set[str] = set()
-    for count, member in enumerate(members):
-        if count >= MAX_MEMBERS:
-            raise DataError(f"{archive}: more than {MAX_MEMBERS:,} members; refused")
-        name = _safe_name(member, archive, wanted)
-        if not 0 <= member.size <= guard.most:
-            raise DataError(
-                f"{archive}: {member.name!r} claims {member.size:,} bytes, more than can be in it;"
-                " refused"
-            )
-        guard.allow(member.size + MAX_HEADER_BYTES)
-        members.members = []  # type: ignore[attr-defined]  # tarfile keeps every header otherwise
-        if name is None:
-            continue
-        if name in seen:
-            raise DataError(f"{archive}: {name} occurs twice; refused")
-        seen.add(name)
-        yield name, member
 
 
 @contextlib.contextmanager
@@ -134,7 +125,7 @@ def _safe_name(member: tarfile.TarInfo, archive: Path, wanted: Callable[[str], b
         return None
     if SAFE_NAME.fullmatch(name) is None:
         raise DataError(f"{archive}: the member {member.name!r} has an unsafe name; refused")
-    if member.size > MAX_IMAGE_BYTES and not name.endswith(".tar"):
+    if member.size > MAX_IMAGE_BYTES:
         raise DataError(f"{archive}: {name} has {member.size:,} bytes, too many for an image")
     return name
 

@@ -52,8 +52,8 @@ class Catalog:
     parts: np.ndarray | None = None
     """int8 (images,): the place in `PARTS` of the part it was published in, or `NO_PART`."""
     kind: str = "file"
-    """The type of the sources: a `file`, a `member` (an image file within a file,
-    `path@offset+bytes`) or a `record` of CIFAR-10 (3 planes of 32 x 32)."""
+    """The type of the sources: a `file`, or a `record` of CIFAR-10 (`path@offset+bytes`, with three
+    planes of 32 x 32 pixels)."""
     passed_over: Mapping[str, int] = field(default_factory=dict)
     """The number of files beside the images that are not read as images, by ending."""
 

@@ -35,8 +35,7 @@ def generate(options: argparse.Namespace) -> int:
         arguments.pop("size", None)
         made = synthetic_shapes.generate_cifar10(options.folder, **arguments)
     else:
-        archive = options.layout == "imagenet"
-        made = synthetic_shapes.generate_imagefolder(options.folder, archive=archive, **arguments)
+        made = synthetic_shapes.generate_imagefolder(options.folder, **arguments)
     _print(f"{options.folder}: {made['images']:,} images{of} {_new_text(made)}")
     return 0
 
@@ -280,7 +279,7 @@ COMMANDS = {
         "generate a synthetic data set in a published format",
         "Generate a synthetic data set for trials and tests. The layouts nih and table contain"
         " X-ray-like images with findings, as the NIH's data set and as CheXpert. The layouts"
-        " imagefolder, imagenet and cifar10 contain images of ten classes. The same seed generates"
+        " imagefolder and cifar10 contain images of ten classes. The same seed generates"
         " the same files.",
         "folder --layout --num-images --seed --size(generate) --num-workers",
     ),
@@ -368,19 +367,17 @@ ARGUMENTS = {
     "source": _text("SOURCE", "read images from this folder, or from an archive with --reader"),
     "target": _text("TARGET", "write to this folder, new or from an interrupted run"),
     "--layout": _choice(
-        ("nih", "table", "imagefolder", "imagenet", "cifar10"),
+        ("nih", "table", "imagefolder", "cifar10"),
         "write the data set in this layout (default: nih)",
     ),
-    "--num-images": _number(
-        "generate N images (default: 1600; imagefolder and imagenet 2000, cifar10 6000)"
-    ),
+    "--num-images": _number("generate N images (default: 1600; imagefolder 2000, cifar10 6000)"),
     "--num-images(preview)": _number(
         "decode up to N images, a third from each part (default: 999)", 999
     ),
     "--seed": _number("seed the random generator or the split (default: 0)", 0),
     "--size": _number("write images with this side length (default: 264)", 264, "PIXELS"),
     "--size(generate)": _number(
-        "generate images with this side length (default: 1024; table 320, imagefolder and imagenet"
+        "generate images with this side length (default: 1024; table 320, imagefolder"
         " 256, cifar10 always 32)",
         metavar="PIXELS",
     ),

@@ -110,12 +110,9 @@ MAKERS: dict[str, Callable[[Path], object]] = {
     "nih": make_folder,
     "table": lambda folder: generate_chexpert(folder, images=60, size=24, **QUIET),
     "imagefolder": lambda folder: generate_imagefolder(folder, images=60, size=20, **QUIET),
-    "archive": lambda folder: generate_imagefolder(
-        folder, images=60, size=20, archive=True, **QUIET
-    ),
     "cifar10": lambda folder: generate_cifar10(folder, images=120, **QUIET),
 }
-"""What makes a small data set of each format: those of the readers, and ImageNet's archive."""
+"""What makes a small data set of each format: those of the readers."""
 
 
 def start(*arguments: object) -> subprocess.Popen[bytes]:

@@ -23,7 +23,7 @@ resizing, packing, verifying, the manifest, the split by groups and resuming the
 
     nih            the NIH's label file and images/
     table          any CSV, with a mapping of its columns in table.toml
-    imagefolder    a folder per class; ImageNet's official tar of tars
+    imagefolder    a folder per class
     cifar10        CIFAR-10's binary version
 """
 
@@ -83,7 +83,7 @@ def open_reader(
 
     Args:
         name: the format: `nih`, `table`, `imagefolder` or `cifar10`.
-        folder: the data folder, or an archive for `imagefolder` and `cifar10`.
+        folder: the data folder, or an archive for `cifar10`.
         channels: 1 for grey images, 3 for RGB.
         uncertain: treat a finding with an uncertain label as 0 (`zero`) or 1 (`one`), or exclude
             the image (`ignore`).

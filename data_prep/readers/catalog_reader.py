@@ -14,8 +14,6 @@ import numpy as np
 
 from data_prep import manifest
 from data_prep.catalog import Catalog, Policy, apply_label_policies, split_catalog
-from data_prep.errors import DataError
-from data_prep.files import open_regular
 from data_prep.image_decoding import decode, read_bytes, to_channels
 from data_prep.readers import cifar10
 
@@ -115,18 +113,7 @@ def read_source(folder: str | os.PathLike[str], kind: str, place: str) -> bytes:
     if kind == "file":
         return read_bytes(os.path.join(folder, place))  # noqa: PTH118 (speed)
     name, offset, size = parse_location(place)
-    if kind == "record":
-        return cifar10.batch_bytes(Path(folder, name))[offset : offset + size]
-    path = Path(folder, name)
-    try:
-        with open_regular(path) as file:
-            file.seek(offset)
-            data = file.read(size)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    if len(data) < size:
-        raise DataError(f"{path}: shorter than expected; download it again")
-    return data
+    return cifar10.batch_bytes(Path(folder, name))[offset : offset + size]
 
 
 def decode_source(

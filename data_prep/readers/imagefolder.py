@@ -1,8 +1,7 @@
-"""Read images in a folder per class, or ImageNet's official training archive.
+"""Read images in a folder per class.
 
-The folders are `train/cat/1.jpg`, `train/dog/2.jpg`, `val/cat/…`, or `cat/1.jpg` without parts. The
-archive is a tar with a tar per class, see `data_prep.readers.imagenet_archive`. With a class
-pattern the class is in the path of an image, as in `train/cat.1.jpg`.
+The folders are `train/cat/1.jpg`, `train/dog/2.jpg`, `val/cat/…`, or `cat/1.jpg` without parts.
+With a class pattern the class is in the path of an image, as in `train/cat.1.jpg`.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ from data_prep import dicom
 from data_prep.catalog import Catalog, ending, passed_over_text
 from data_prep.errors import DataError
 from data_prep.image_decoding import IMAGE_EXTENSIONS
-from data_prep.readers import imagenet_archive
 from data_prep.readers.class_folders import first_by_kind, leave_out, refuse_copies, refuse_kinds
-from data_prep.readers.imagenet_archive import ARCHIVE
 from data_prep.readers.path_safety import UNSAFE_PATH, check_link, follows_links, same_form
 from data_prep.split import PARTS
 
@@ -57,7 +54,7 @@ def catalog(
     exclude: Iterable[str] = (),
     links: str = "refuse",
 ) -> Catalog:
-    """List the images of a folder of classes, or of an archive: `folder`, or `ARCHIVE` in it.
+    """List the images of a folder of classes.
 
     `group` is a regular expression; the text it finds in an image's path is the group. The group
     `dicom:PatientID` is the patient in the header. `class_pattern` finds the class in the path
@@ -66,19 +63,12 @@ def catalog(
     the images come in the order of names.
     """
     search = _Search(folder, frozenset(exclude), follows_links(links))
-    for archive in (folder, folder / ARCHIVE):
-        if archive.is_file():
-            if class_pattern is not None:
-                raise DataError(f"{archive}: class_pattern is for folders; leave it out")
-            found = _with_groups(imagenet_archive.catalog(archive), group)
-            break
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder: unpack an archive")
+    if class_pattern is None:
+        found = _folder_catalog(search, group)
     else:
-        if not folder.is_dir():
-            raise DataError(f"{folder} is neither a folder nor an archive")
-        if class_pattern is None:
-            found = _folder_catalog(search, group)
-        else:
-            found = _with_groups(_pattern_catalog(search, class_pattern), group)
+        found = _with_groups(_pattern_catalog(search, class_pattern), group)
     if unknown := sorted(search.exclude - search.excluded):
         raise DataError(f"{folder}: exclude names '{unknown[0]}', but no folder has this name")
     return found
@@ -98,9 +88,7 @@ def _folder_catalog(search: _Search, group: str | None) -> Catalog:
             fix = ". If the class is in the images' names, find it with --class-pattern"
             if part:
                 fix = f". If its images have no labels, {leave_out(name)}"
-            raise DataError(
-                f"{folder / home}: contains no folder; it needs one per class (or {ARCHIVE}){fix}"
-            )
+            raise DataError(f"{folder / home}: contains no folder; it needs one per class{fix}")
         classes = classes or [same_form(Path(place).name) for place in places]
         kinds.append([])
         for place in places:
@@ -267,7 +255,7 @@ def _checked_image(search: _Search, path: str, is_link: bool) -> str:
 def _with_groups(catalog: Catalog, pattern: str | None) -> Catalog:
     if pattern is None:
         return catalog
-    if pattern == dicom.PATIENT_GROUP and catalog.kind == "file":
+    if pattern == dicom.PATIENT_GROUP:
         return replace(catalog, groups=dicom.patients(catalog.folder, catalog.sources))
     groups = _texts(catalog.folder, catalog.images, pattern, "group")
     return replace(catalog, groups=groups)

@@ -112,8 +112,6 @@ class Data:
             return "own"
         if self.reader.array is not None:
             return "packed" if isinstance(self.reader.array, np.memmap) else "memory"
-        if self.reader.catalog.kind == "member":
-            return "tar"
         return Path(self.train["path"].iloc[0]).suffix.lstrip(".").lower()
 
     def as_record(self, recipe: ScaledRecipe) -> dict[str, Any]:
@@ -149,8 +147,6 @@ class Data:
             return list(self._array.shape)
         if not isinstance(self.reader, CatalogReader):
             return list(self.read(int(images["row"].iloc[0])).shape)
-        if self.reader.catalog.kind == "member":
-            return [int(path.rpartition("+")[2]) for path in images["path"]]
         return [Path(path).stat().st_size for path in images["path"]]
 
     @property

@@ -185,7 +185,8 @@ SETS = {
     ),
     "excels-table-of-names-from-a-mac": Set(
         {
-            "labels.csv": "\ufeffimage;Patient ID;x;y\n\u00dc1.png;p;1,0;0,0\n\u00dc2.png;p;;1,0\n\u00dc3.png;q;0;0\n"
+            "labels.csv": "\ufeffimage;Patient ID;x;y\n\u00dc1.png;p;1,0;0,0\n"
+            "\u00dc2.png;p;;1,0\n\u00dc3.png;q;0;0\n"
         },
         three("images/U\u0308{}.png"),
         ["x", "y"],

@@ -82,7 +82,7 @@ ANIMATED = png(
     (b"fcTL", struct.pack(">IIIIIHHBB", 1, 8, 8, 0, 0, 1, 1, 0, 0)),
     (b"fdAT", struct.pack(">I", 2) + zlib.compress(bytes(72))),
 )  # fmt: skip
-FOREIGN = "not a PNG, JPEG, BMP, PPM, TIFF, GIF or WebP"
+FOREIGN = "not a PNG, JPEG, BMP, PPM, TIFF, GIF, WebP or DICOM"
 LEFT = "1 of 2 images were left out"
 
 

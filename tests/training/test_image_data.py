@@ -385,17 +385,6 @@ def test_bad_images_are_one_line(name: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_images_in_an_archive_are_checked_and_read(tmp_path: Path) -> None:
-    synthetic_shapes.generate_imagefolder(
-        tmp_path / "set", images=60, size=40, archive=True, progress=False
-    )
-    archive = next((tmp_path / "set").glob("*.tar"))
-    text = FOLDERS.replace("resnet50", "resnet44") + "batch_size = 4\n"
-    images = load(recipe_of(tmp_path, text), archive)
-    assert images.format == "tar" and images.read(7).shape[2] == 3
-    image_data.check_images(images.recipe, archive)
-
-
 def test_left_out_images_keep_their_places_in_an_array(tmp_path: Path) -> None:
     """Rows with uncertain labels are skipped, and the rest is read where it lies."""
     synthetic_nih.generate_chexpert(tmp_path / "set", images=80, size=64, progress=False)
