@@ -17,6 +17,7 @@ from helpers.recipe.settings import (
     Recipe,
     Rule,
     ScaledRecipe,
+    must_agree,
 )
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "file_of",
     "full_name",
     "lookup",
+    "must_agree",
 ]

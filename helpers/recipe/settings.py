@@ -10,7 +10,7 @@ https://arxiv.org/abs/1711.05225), as ``recipes/chexnet.toml`` has them.
 import math
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from msgspec import Meta
 
@@ -97,29 +97,34 @@ class Recipe:
     a digest of its tables that decide the training. Where a target is of ``metric``, the time to it
     is reported.
     ``demo`` says that the file's table ``[demo]`` holds, for a machine without a GPU.
+
+    A field with a title has to be equal in runs whose figures are compared.
     """
 
-    name: str
+    name: Annotated[str, Meta(title="recipe")]
     image_size: Pixels = 264
-    crop: Pixels = 224
+    crop: Annotated[Pixels, Meta(title="crop in pixels")] = 224
     channels: int = 3
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
-    epochs: Number = 5
-    batch_size: Number = 64
-    learning_rate: Annotated[float, Meta(ge=LEAST_RATE, le=1000)] = 1e-4
-    warmup_epochs: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
+    epochs: Annotated[Number, Meta(title="epochs")] = 5
+    batch_size: Annotated[Number, Meta(title="batch per device")] = 64
+    learning_rate: Annotated[
+        float, Meta(ge=LEAST_RATE, le=1000, title="learning rate per device")
+    ] = 1e-4
+    warmup_epochs: Annotated[float, Meta(ge=0, le=1e9, title="warm-up epochs")] = 0.0
     adam_betas: tuple[float, float] = (0.9, 0.999)
     adam_epsilon: float = 1e-8
     bn_momentum: float = 0.1
     bn_epsilon: float = 1e-5
-    precision: Precision = "fp32"
-    execution: Execution = "default"
+    precision: Annotated[Precision, Meta(title="precision")] = "fp32"
+    execution: Annotated[Execution, Meta(title="execution")] = "default"
     weights: Literal["auto", "imagenet", "random"] = "auto"  # auto: ImageNet's if to be had
-    seed: int = 0
-    task: Literal["multilabel", "multiclass"] = "multilabel"
-    network: Network = "densenet121"  # "own" where each framework has its own
-    reader: str = "nih"  # "own" where it is custom code
+    seed: Annotated[int, Meta(title="seed")] = 0
+    task: Annotated[Literal["multilabel", "multiclass"], Meta(title="task")] = "multilabel"
+    # "own" where each framework has its own
+    network: Annotated[Network, Meta(title="network")] = "densenet121"
+    reader: Annotated[str, Meta(title="reader")] = "nih"  # "own" where it is custom code
     folder: str = "auto"
     options: dict[str, Any] = field(default_factory=dict)  # the reader's own
     color_mode: Literal["grayscale", "rgb"] = "grayscale"
@@ -222,6 +227,13 @@ class Recipe:
             global_batch_size=self.batch_size * devices,
             learning_rate=self.learning_rate * self.growth(devices),
         )
+
+
+def must_agree() -> dict[str, str]:
+    """The fields that have to be equal in runs whose figures are compared, by what they are."""
+    found = get_type_hints(Recipe, include_extras=True).items()
+    kinds = [(name, getattr(kind, "__metadata__", ())) for name, kind in found]
+    return {each.title: name for name, metas in kinds for each in metas if each.title}
 
 
 @dataclass(frozen=True)

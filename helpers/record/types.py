@@ -4,9 +4,12 @@ Seconds are wall-clock seconds, and images per second count the images of all de
 that the run has not reached is absent.
 """
 
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
+
+from helpers.recipe import Recipe
 
 SCHEMA = 3
 
@@ -134,38 +137,17 @@ class DeviceList(TypedDict):
     cpus: NotRequired[Annotated[list[CpuDevice], Meta(min_length=1)]]  # where none shares cores
 
 
-class RecipeSettings(TypedDict):
-    """The recipe, scaled to the devices; fields of ``helpers.recipe.Recipe`` and what follows."""
+if TYPE_CHECKING:
+    RecipeSettings = dict[str, Any]
+else:
 
-    name: str
-    task: Literal["multilabel", "multiclass"]
-    network: str  # own: a custom network for each framework
-    image_size: Positive  # pixels
-    crop: Positive  # pixels
-    epochs: Positive
-    batch_size: Positive  # images per device
-    learning_rate: float  # for one device
-    devices: Positive
-    global_batch_size: Positive
-    scaled_learning_rate: float
-    seed: int
-    precision: str
-    execution: Literal["default", "eager", "compiled"]  # as asked for
-    reader: str
-    own: dict[str, str]  # custom code, mine.py:net, by framework's module or reader
-    code: dict[str, Sha256]  # SHA-256 of each of its files
-    optimizer: Literal["sgd", "adam"]
-    momentum: float  # of sgd; 0 without
-    weight_decay: Amount
-    lr_scaling: Literal["linear", "sqrt", "none"]
-    lr_gamma: float  # factor of the learning rate after each of lr_milestones
-    lr_milestones: list[Positive]  # epochs
-    warmup_epochs: Amount
-    metric: str
-    quality_targets: list[float]
-    demo: bool  # whether the table [demo] holds, for a machine without a GPU
-    text: list[str]  # the recipe's file, line by line
-    sha256: str  # of that file
+    @dataclass(frozen=True, kw_only=True)
+    class RecipeSettings(Recipe):
+        """The recipe's fields, and what they are on so many devices."""
+
+        devices: Positive
+        global_batch_size: Positive
+        scaled_learning_rate: float
 
 
 class Parts(TypedDict):

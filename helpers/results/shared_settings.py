@@ -2,30 +2,25 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
-from helpers.recipe import RECIPES, lookup
+from helpers.recipe import RECIPES, lookup, must_agree
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.run_labels import optimizer, own_code, schedule
+
+
+def _of_recipe(name: str, content: dict[str, Any]) -> Any:
+    return content["recipe"][name]
+
 
 MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "machine": lambda c: c["run"]["host"],
     "kind of device": lambda c: sorted(set(c["hardware"]["gpus"])) or "CPU devices",
-    "recipe": lambda c: c["recipe"]["name"],
-    "crop in pixels": lambda c: c["recipe"]["crop"],
-    "epochs": lambda c: c["recipe"]["epochs"],
-    "batch per device": lambda c: c["recipe"]["batch_size"],
-    "learning rate per device": lambda c: c["recipe"]["learning_rate"],
-    "warm-up epochs": lambda c: c["recipe"]["warmup_epochs"],
-    "task": lambda c: c["recipe"]["task"],
-    "reader": lambda c: c["recipe"]["reader"],
-    "network": lambda c: c["recipe"]["network"],
+    **{what: partial(_of_recipe, name) for what, name in must_agree().items()},
     "custom code": lambda c: c["recipe"]["code"],
     "optimiser": lambda c: optimizer(c["recipe"]),
     "learning rate over epochs": lambda c: schedule(c["recipe"]),
-    "precision": lambda c: c["recipe"]["precision"],
-    "execution": lambda c: c["recipe"]["execution"],
-    "seed": lambda c: c["recipe"]["seed"],
     "images and labels": lambda c: c["data"].get("sha256", "not recorded")[:12],
     "number of images": lambda c: c["data"]["images"],
     "initial weights": lambda c: _weights(c["weights"]),
