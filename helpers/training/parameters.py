@@ -110,7 +110,7 @@ def resolve(
     if isinstance(warmup, float):
         chosen = replace(chosen, warmup_epochs=warmup)
     if loader_cores != "default":
-        chosen = replace(chosen, loader_cores=loader_cores)
+        chosen = replace(chosen, loader_cores=loader_cores)  # type: ignore[arg-type]  # see below
     if found.cpus and chosen.loader_cores != cpu_cores.ON_DEVICE:
         found = device_helpers.resolve(devices, cores_per_device, chosen.loader_cores)
     images, epochs = check_number("batch_size", batch_size), check_number("epochs", epochs)
