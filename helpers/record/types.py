@@ -44,8 +44,7 @@ class RunInfo(TypedDict):
     earlier: NotRequired[list[str]]  # the results of earlier attempts at this run, in order
     finished: NotRequired[str | None]  # ISO 8601
     seconds: NotRequired[Seconds]  # in an experiment from the kernel's start to its end
-    process_ticks: NotRequired[int | None]  # when it began, in clock ticks since the machine did
-    process_space: NotRequired[str | None]  # the machine's boot, and the process's namespace
+    process_started: NotRequired[float]  # seconds since 1970
     commit: NotRequired[str | None]  # of the checkout, with + where files were changed
     environment: NotRequired[dict[str, str]]  # variables that can change what is measured
     code: NotRequired[str]  # SHA-256 of the cells that ran and of the packages they import
