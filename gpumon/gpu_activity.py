@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -72,7 +73,11 @@ def _metrics(device: Device, metrics: Sequence[tuple[int, str, int]], every: flo
     request.numMetrics = len(metrics)
     for metric, (number, _, _) in zip(request.metrics, metrics, strict=False):
         metric.metricId = number
-    asked = [request.metrics[place] for place in range(len(metrics))]
+    # Numbers that share the request's memory: pynvml's structures are slow to look into.
+    cells = [
+        (_cell(metric, "value", ctypes.c_double), _cell(metric, "nvmlReturn", ctypes.c_uint))
+        for metric in request.metrics[: len(metrics)]
+    ]
     samples = [query(pynvml.nvmlGpmSampleAlloc) for _ in range(2)]
     taken = [False]
 
@@ -84,20 +89,19 @@ def _metrics(device: Device, metrics: Sequence[tuple[int, str, int]], every: flo
             taken[0] = True
             return [None] * len(metrics)
         query(pynvml.nvmlGpmMetricsGet, request)
-        values = [
-            failure("GPM", metric.nvmlReturn) if metric.nvmlReturn else metric.value
-            for metric in asked
-        ]
-        failed = [value for value in values if isinstance(value, Unavailable)]
-        if len(failed) == len(values):
-            raise failed[0]
-        return values
+        if all(code.value for _, code in cells):
+            raise failure("GPM", cells[0][1].value)
+        return [failure("GPM", code.value) if code.value else cell.value for cell, code in cells]
 
     series = [
         Series(f"{device.name}/{name}", f"nvmlGpmMetricsGet, metric {number}", digits)
         for number, name, digits in metrics
     ]
     return Source(device.name, series, read, every)
+
+
+def _cell(structure: Any, field: str, kind: Any) -> Any:
+    return kind.from_buffer(structure, getattr(type(structure), field).offset)
 
 
 def link_sources(device: Device) -> list[Source]:

@@ -8,6 +8,7 @@ It must be opened in the process that samples: it is not fork-safe and its handl
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +60,7 @@ class Device:
         }
 
 
+@functools.cache
 def nvml() -> Any:
     """The pynvml module, imported only when it is wanted."""
     try:
@@ -79,10 +81,9 @@ def nvml() -> Any:
 
 def query(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call NVML; whatever goes wrong becomes an Unavailable that says which call and why."""
-    pynvml = nvml()
     try:
         return function(*arguments)
-    except pynvml.NVMLError as error:
+    except nvml().NVMLError as error:
         raise failure(function.__name__, error.value) from None
 
 

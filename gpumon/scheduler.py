@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from gpumon.series import Source, Unavailable
 from gpumon.trace_format import HUGE, gap_threshold
@@ -22,8 +22,10 @@ class Scheduler:
         self.retry = [0.0] * len(sources)
         self.before = 0.0
         self.reading = self.writing = 0.0
-        self.offsets = [0, *accumulate(len(source.series) for source in sources)]
-        self.values: list[float | None] = [None] * self.offsets[-1]
+        offsets = [0, *accumulate(len(source.series) for source in sources)]
+        self.values: list[float | None] = [None] * offsets[-1]
+        # Where the values of each source are in a sample.
+        self.places = [range(*both) for both in pairwise(offsets)]
         self.plan(interval)
 
     def plan(self, interval: float) -> None:
@@ -67,13 +69,13 @@ class Scheduler:
             return
         if self.retry[index]:
             self.retry[index] = 0.0
-            self.writer.event(now, "back", series=self._places(index))
+            self.writer.event(now, "back", series=[*self.places[index]])
         for name, details in source.pending_events:
             self.writer.event(now, name, **details)
             if name == "shared":
                 send_message(f"warning: {sharing_warning(details)}")
         source.pending_events.clear()
-        for place, series, value in zip(self._places(index), source.series, values, strict=True):
+        for place, series, value in zip(self.places[index], source.series, values, strict=True):
             if isinstance(value, Unavailable):
                 self.values[place] = None
                 if series.reason is None:  # the first time is an event
@@ -82,11 +84,7 @@ class Scheduler:
             elif value is None or not -HUGE < value < HUGE:  # NaN too
                 self.values[place] = None
             else:
-                self.values[place] = round(value, series.digits or None)
-
-    def _places(self, index: int) -> list[int]:
-        """Where the values of a source are in a sample."""
-        return list(range(self.offsets[index], self.offsets[index + 1]))
+                self.values[place] = round(value, series.digits) if series.digits else round(value)
 
     def _note_gap(self, now: float) -> None:
         """Say why there was no sample for long: nothing else knows."""
@@ -109,7 +107,7 @@ class Scheduler:
         if error.lost:
             others = enumerate(self.sources)
             struck = [n for n, other in others if other.device == source.device and not other.dead]
-        places = [place for each in struck for place in self._places(each)]
+        places = [place for each in struck for place in self.places[each]]
         for place in places:
             self.values[place] = None
         if error.lost or not self.retry[index]:

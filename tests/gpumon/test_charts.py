@@ -112,17 +112,6 @@ def test_both_tell_the_time_alike(tmp_path: Path, span: float) -> None:
             assert text == time_text(round(gpumon_canvas.moment(x, data), 3), end - start)
 
 
-def test_several_runs_name_their_devices_alike(tmp_path: Path) -> None:
-    runs: dict[str, gpumon.Trace] = {}
-    for name, gpus in (("None", 0), ("One", 1), ("Two", 2)):
-        runs[name] = with_everything(tmp_path / name, gpus)
-    lanes = gpumon_canvas.data_of(interactive.comparison_fragment(runs))["lanes"]
-    page = {lane["title"]: lane["subtitle"] for lane in lanes}
-    assert page == {"None": "no GPU", "One": "1 GPU, 1 lost", "Two": "2 GPUs, 1 lost"}
-    texts = [text.get_text() for axes in gpumon.compare(runs).axes for text in axes.texts]
-    assert [text for text in texts if text in page.values()] == list(page.values())
-
-
 def lanes(chart: Any) -> list[Any]:
     return [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
 

@@ -53,27 +53,6 @@ def test_the_reason_of_a_gpm_sample_that_fails_is_its_own(play: Play) -> None:
     assert changes(list(trace.to_pandas()["gpu0/SM activity (%)"])) == [30.0]
 
 
-def test_a_metric_that_fails_later_is_missing_alone(play: Play) -> None:
-    script = gpu(
-        0,
-        "utilisation 9\ngpm 1\ngpm3 30 30 E999 31 E999 32\ngpm5 12 13 14 15 16 17\n"
-        + "gpm10 1\ngpm20 1\ngpm21 1\ngpm60 1\ngpm61 1",
-    )
-    trace = play(script, samples=32, interval=0.1)
-    frame = trace.to_pandas()
-    assert changes(list(frame["gpu0/SM occupancy (%)"])) == [30.0, 31.0, 32.0]
-    assert (
-        frame["gpu0/SM occupancy (%)"].isna().sum() > frame["gpu0/tensor activity (%)"].isna().sum()
-    )
-    assert changes(list(frame["gpu0/tensor activity (%)"])) == [12.0, 13.0, 14.0, 15.0, 16.0, 17.0]
-    places = [
-        trace.recording.keys.index(f"gpu0/{name} (%)")
-        for name in ("SM occupancy", "tensor activity")
-    ]
-    told = [e["series"] for e in trace.metadata()["events"] if e["event"] == "failed"]
-    assert [places[0]] in told and not any(places[1] in numbers for numbers in told)
-
-
 def test_without_gpm_the_counters_of_the_links(play: Play) -> None:
     mib = 2**20
     trace = play(

@@ -50,18 +50,6 @@ def test_an_attribute_that_json_cannot_hold_ends_no_program(tmp_path: Path, valu
     assert (tmp_path / "t.marks.jsonl").read_text().count("\n") == 2
 
 
-def test_two_recorders_that_start_at_once_keep_two_traces(tmp_path: Path) -> None:
-    """Neither had a sampler yet when the other looked, and both wrote into one file."""
-    words = [*RECORD, "sleep", "0.5"]
-    both = [subprocess.Popen(words, cwd=tmp_path, env=HERE, stderr=subprocess.PIPE) for _ in "ab"]
-    said = [one.communicate(timeout=60)[1] for one in both]
-    refused = [text for one, text in zip(both, said, strict=True) if one.returncode]
-    assert all(b"another monitor is writing" in text for text in refused)
-    traces = [path for path in tmp_path.glob("*.jsonl") if "marks" not in path.name]
-    assert len(traces) == 2 - len(refused)
-    assert [path.read_text().count('"sampler":') for path in traces] == [1] * len(traces)
-
-
 def test_a_monitor_that_is_starting_is_not_overwritten(tmp_path: Path) -> None:
     first, second = gpumon.Monitor(tmp_path / "t"), gpumon.Monitor(tmp_path / "t")
 

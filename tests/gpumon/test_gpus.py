@@ -21,7 +21,6 @@ from gpumon_tools import (
 )
 
 import gpumon
-from gpumon.trace_notes import problems
 
 
 def test_series_come_out_exactly_as_the_driver_gave_them(play: Play) -> None:
@@ -97,24 +96,6 @@ def test_a_counter_that_goes_wild_spoils_no_other(play: Play) -> None:
     assert any(math.isnan(value) for value in energy[energy.index(1.0) : energy.index(4.0)])
     assert set(trace.to_pandas()["gpu0/utilisation (%)"].dropna()) == {7.0}
     assert not trace.recording.damaged
-
-
-def test_a_counter_that_begins_anew_is_what_it_says(play: Play) -> None:
-    trace = play(gpu(0, "utilisation 7\nenergy 5000000 5001000 1000 2000"), samples=8)
-    assert changes(list(trace.to_pandas()["gpu0/energy (J)"])) == [1.0, -4999.0, -4998.0]
-
-
-def test_a_lost_gpu_is_told_once_and_is_the_reason_for_all_that_it_lacks(play: Play) -> None:
-    lost = "utilisation 50 50 E15\nmemory 100 100 E15\npower 9 9 E15"  # all of them at once
-    trace = play("step 0.5\n" + gpu(0, lost), samples=80)
-    told = [e["event"] for e in trace.metadata()["events"] if e["event"] != "gap"]
-    assert told == ["failed", "device lost"]
-    (note,) = (note for note in problems(trace.recording) if "was lost" in note)
-    assert note.startswith("GPU 0 was lost at ")
-    reasons = reasons_of(trace)
-    for name in ("utilisation (%)", "memory used (MiB)", "power (W)", "SM clock (MHz)"):
-        assert "lost" in str(reasons[f"gpu0/{name}"]), name
-    assert "Not Supported" in str(reasons["gpu0/energy (J)"])
 
 
 def test_gpu_lost_in_the_middle_is_marked_and_the_other_goes_on(play: Play) -> None:

@@ -14,8 +14,6 @@ from gpumon_tools import write
 
 import gpumon
 from gpumon import trace_notes, writer
-from gpumon.scheduler import Scheduler
-from gpumon.series import Series, Source
 from gpumon.trace_files import new_file, samples_file
 
 STEP = 0.5
@@ -101,23 +99,6 @@ def test_a_torn_line_is_left_out_of_a_thinned_trace(tmp_path: Path) -> None:
     made.end()
     read = gpumon.read(tmp_path / "t").recording
     assert read.header["thinned"] == 2 and not read.damaged and not read.gaps
-
-
-def test_sources_are_read_as_often_after_the_interval_doubled(tmp_path: Path) -> None:
-    read: list[float] = []
-    now = [0.0]
-
-    def reading() -> list[float]:
-        read.append(now[0])
-        return [1.0]
-
-    source = Source("gpu0", [Series("gpu0/clock (MHz)", "none")], reading, 1.0)
-    sampler = Scheduler([source], 0.1, writer.Writer(samples_file(tmp_path / "t")))
-    sampler.plan(0.5)
-    for number in range(1, 21):
-        now[0] = number * 0.5
-        sampler.tick(number, now[0])
-    assert len(read) == 10
 
 
 def test_the_sampler_thins_its_own_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import ended
@@ -159,30 +158,6 @@ def test_pickles_to_a_marker(tmp_path: Path) -> None:
     monitor = gpumon.Monitor(tmp_path / "trace")
     for module in (pickle, cloudpickle):
         assert type(pickle.loads(module.dumps(monitor))) is gpumon.Marker
-
-
-def test_a_mark_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a mark costs is measured by benchmarks/monitor.py; this is why it costs so little."""
-    calls: list[str] = []
-
-    def counted(name: str) -> Any:
-        call = getattr(os, name)
-
-        def counting(*arguments: Any) -> Any:
-            calls.append(name)
-            return call(*arguments)
-
-        return counting
-
-    for name in ("open", "write", "fsync"):
-        monkeypatch.setattr(os, name, counted(name))
-    marker = gpumon.Marker(tmp_path / "marks")
-    for _ in range(100):
-        with marker.phase("train", epoch=1):
-            pass
-    monkeypatch.undo()
-    assert calls == ["open"] + ["write"] * 200
-    assert len((tmp_path / "marks").read_bytes().splitlines()) == 200
 
 
 def test_interrupt_is_the_programs_and_the_trace_is_closed(tmp_path: Path) -> None:
