@@ -11,8 +11,8 @@ from gpumon.nvml import Device, failure, field_values, nvml, query
 from gpumon.series import Series, Source, Unavailable
 
 NAMES = ("utilisation (%)", "memory utilisation (%)")
-# NVML asks for some time between the two samples of a difference.
-SHORTEST = 0.1
+# NVML asks for 0.1 s at least between the two samples of a difference, and ticks may come early.
+SHORTEST = 0.2
 LONGER = 0.5
 """Seconds that the metrics are a mean of which no figure and no usual lane needs more often."""
 METRICS = (
@@ -46,7 +46,7 @@ def utilisation_source(device: Device) -> Source:
 def gpm_sources(device: Device) -> tuple[list[Source], bool]:
     """GPM's metrics of a device, each the mean since the reading before; and whether it has any.
 
-    SM activity is what charts and figures need at every sample. A metric that fails is missing
+    SM activity is what charts and figures need most often. A metric that fails is missing
     alone. Without GPM, the series that nothing else gives are there with the reason.
     """
     pynvml = nvml()

@@ -34,21 +34,24 @@ class Scheduler:
         Sources of one kind have their turn together, as the second costs less than the first.
         """
         self.interval = interval
-        self.turns: list[tuple[int, int]] = []
+        # By the ticks between two readings, the sources that are read at each of these ticks.
+        self.turns: dict[int, list[list[int]]] = {}
         kinds: dict[str, int] = {}
-        for source in self.sources:
+        for index, source in enumerate(self.sources):
             of_gpu = source.device.startswith("gpu")
             kind = source.series[0].key.partition("/")[2] if of_gpu else "host"
             step = max(1, round(source.every / interval))
-            self.turns.append((step, kinds.setdefault(kind, len(kinds)) % step))
+            turns = self.turns.setdefault(step, [[] for _ in range(step)])
+            turns[-kinds.setdefault(kind, len(kinds)) % step].append(index)
 
     def tick(self, number: int, now: float) -> None:
         """Read what is due and write one line; all is due at the first."""
         began = time.monotonic()
         self._note_gap(now)
-        for index, (step, turn) in enumerate(self.turns):
-            if number == 0 or (number + turn) % step == 0:
-                self._read(index, now)
+        for step, turns in self.turns.items():
+            for turn in turns if number == 0 else (turns[number % step],):
+                for index in turn:
+                    self._read(index, now)
         self.before, self.reading = now, time.monotonic() - began
         self.writer.sample(now, self.values)
         self.writing = time.monotonic() - began - self.reading
@@ -70,11 +73,11 @@ class Scheduler:
         if self.retry[index]:
             self.retry[index] = 0.0
             self.writer.event(now, "back", series=[*self.places[index]])
-        for name, details in source.pending_events:
+        while source.pending_events:
+            name, details = source.pending_events.pop(0)
             self.writer.event(now, name, **details)
             if name == "shared":
                 send_message(f"warning: {sharing_warning(details)}")
-        source.pending_events.clear()
         for place, series, value in zip(self.places[index], source.series, values, strict=True):
             if isinstance(value, Unavailable):
                 self.values[place] = None
