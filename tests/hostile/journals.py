@@ -80,12 +80,6 @@ def sweep(text: str | bytes) -> Callable[[Path], list[str]]:
     return lay
 
 
-def sweep_sparse(folder: Path) -> list[str]:
-    with (folder / "sweep.toml").open("wb") as file:
-        file.truncate(2**40)
-    return ["rosetta", "run", "--dry-run", "--sweep", str(folder / "sweep.toml")]
-
-
 RUNS = "seeds: !!python/object/apply:os.abort []"
 OUTSIDE = "names a folder outside of the experiment"
 KEEPS = ("precious",)
@@ -96,9 +90,10 @@ CASES = [
     Case("journal: a pipe", pipe, r"experiment\.json: not a file"),
     Case("run: climbs out", climbs("/../../../strange"), OUTSIDE, keeps=KEEPS),
     Case("run: its folder is a link", linked, OUTSIDE, keeps=KEEPS),
-    Case("sweep: nested 100,000 deep", sweep("seeds = " + "[" * 100_000), "not valid TOML"),
-    Case("sweep: a terabyte", sweep_sparse, "too large for a sweep"),
-    Case("sweep: YAML that runs a command", sweep(RUNS), "YAML, but a sweep is TOML"),
-    Case("sweep: a key with escapes", sweep('"\\u001b[2Jx" = 1'), r"unknown key '\\x1b\[2Jx'"),
+    Case(
+        "sweep: nested 100,000 deep", sweep("seeds = " + "[" * 10**5), "not TOML, as a sweep is"
+    ),
+    Case("sweep: YAML that runs a command", sweep(RUNS), "not TOML, as a sweep is"),
+    Case("sweep: a key with escapes", sweep('"\\u001b[2Jx" = 1'), r"unknown field `\\x1b\[2Jx`"),
     Case("command: escapes", setting("--devices", "1\x1b[2J"), "devices '.*': give a number"),
 ]
