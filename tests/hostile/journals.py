@@ -90,9 +90,7 @@ CASES = [
     Case("journal: a pipe", pipe, r"experiment\.json: not a file"),
     Case("run: climbs out", climbs("/../../../strange"), OUTSIDE, keeps=KEEPS),
     Case("run: its folder is a link", linked, OUTSIDE, keeps=KEEPS),
-    Case(
-        "sweep: nested 100,000 deep", sweep("seeds = " + "[" * 10**5), "not TOML, as a sweep is"
-    ),
+    Case("sweep: nested 100,000 deep", sweep("seeds = " + "[" * 10**5), "not TOML, as a sweep is"),
     Case("sweep: YAML that runs a command", sweep(RUNS), "not TOML, as a sweep is"),
     Case("sweep: a key with escapes", sweep('"\\u001b[2Jx" = 1'), r"unknown field `\\x1b\[2Jx`"),
     Case("command: escapes", setting("--devices", "1\x1b[2J"), "devices '.*': give a number"),
