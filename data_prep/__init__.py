@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from data_prep.readers import check_reader as check_reader
     from data_prep.readers import open_reader as open_reader
     from data_prep.readers.nih import labels as labels
-    from data_prep.readers.nih import official_split as official_split
-    from data_prep.readers.nih import open_packed as open_packed
     from data_prep.readers.nih import read_catalog as read_catalog
     from data_prep.readers.nih_labels import FINDINGS as FINDINGS
     from data_prep.resize import resize_folder as resize_folder
@@ -53,7 +51,6 @@ _LAZY = {
     "labels": "readers.nih",
     "generate_nih": "synthetic_nih",
     "nih_sources": "nih_archives",
-    "open_packed": "readers.nih",
     "open_reader": "readers",
     "pack_folder": "packed",
     "prepare_nih": "nih_pipeline",
@@ -61,7 +58,6 @@ _LAZY = {
     "read_catalog": "readers.nih",
     "read_grey": "image_decoding",
     "resize_folder": "resize",
-    "official_split": "readers.nih",
     "split_by_patient": "split",
     "verify_folder": "verify",
 }

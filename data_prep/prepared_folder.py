@@ -170,8 +170,7 @@ def write_resized(
     try:
         channels = settings.get("channels", 1)
         pixels = catalog_reader.decode_source(data, kind, row.image, channels, notes)
-        note_levels(pixels, notes)
-        small = encode_image(pixels if channels == 3 else pixels[..., 0], settings)
+        small = encode_image(pixels if channels == 3 else pixels[..., 0], settings, notes)
     except DataError as error:
         return reject_image(row, text_without_path(error, row.image), target), []
     write_atomic(os.path.join(target, row.file), small)  # noqa: PTH118 (speed)
@@ -220,14 +219,21 @@ def text_without_path(error: DataError, path: str) -> str:
     return str(error).removeprefix(printable(f"{path}: "))
 
 
-def encode_image(image: np.ndarray, settings: dict[str, Any]) -> bytes:
-    """Resize and encode an image, uint8 (height, width) or (height, width, 3)."""
+def encode_image(
+    image: np.ndarray, settings: dict[str, Any], notes: list[str] | None = None
+) -> bytes:
+    """Resize and encode an image, uint8 (height, width) or (height, width, 3).
+
+    A note is added to `notes` if the levels of the small image hardly differ.
+    """
     if settings.get("resize_mode") == "center-crop":  # the square in the middle
         height, width = image.shape[:2]
         side = min(height, width)
         top, left = (height - side) // 2, (width - side) // 2
         image = image[top : top + side, left : left + side]
     small = png.resize_square(image, settings["size"])
+    if notes is not None:
+        note_levels(small, notes)
     if settings["format"] == "png":
         return png.encode_png(small)
     buffer = io.BytesIO()

@@ -132,26 +132,6 @@ def _as_jpeg(name: str) -> str:
     return f"{name.rpartition('.')[0]}.jpg"
 
 
-def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFrame]:
-    """Open a packed folder in the NIH's format.
-
-    For packed folders of all formats, use `open_reader`.
-
-    Args:
-        folder: a folder that `pack_folder` wrote.
-
-    Returns:
-        The images and their catalog. The images are a read-only memory map, uint8 (images, size,
-        size), with a last axis of 3 in colour. Row i of the catalog belongs to image i.
-
-    Raises:
-        DataError: the folder is incomplete or damaged, or does not match its label file.
-    """
-    folder = Path(folder)
-    images, note = open_array(folder)
-    return images, _packed_table(folder, note)
-
-
 def _packed_table(folder: Path, note: Mapping[str, Any]) -> pd.DataFrame:
     catalog = read_catalog(folder, check_images=False)
     if catalog["image"].tolist() != note["names"]:
@@ -183,59 +163,25 @@ def catalog(folder: Path, skip_missing: bool = False, check_images: bool = True)
     )
 
 
-def official_split(
-    catalog: pd.DataFrame,
-    train_valid: str | os.PathLike[str],
-    test: str | os.PathLike[str],
-    *,
-    seed: int = 0,
-    valid: float = 0.125,
-) -> dict[str, pd.DataFrame]:
-    """Split a catalog by the NIH's official lists.
-
-    The NIH publishes no validation part, so some patients of the training list become one.
-
-    Args:
-        catalog: a table from `read_catalog`.
-        train_valid: the file `train_val_list.txt`.
-        test: the file `test_list.txt`.
-        seed: of the choice of validation patients.
-        valid: fraction of the patients in `train_valid` that become the validation part.
-
-    Returns:
-        A table for each of `train`, `valid` and `test`.
-
-    Raises:
-        DataError: a list is missing or empty, an image is in both lists or in neither, a patient is
-            in both, or a part has no images.
-    """
-    images, patients = catalog["image"].tolist(), catalog["patient"].tolist()
-    folder, unused = Path(train_valid).parent, np.zeros(len(images))
-    found = Catalog(folder, images, images, (), unused, patients)
-    parts = split_catalog(_with_parts(found, train_valid, test), seed=seed, valid=valid)
-    return {part: catalog.iloc[rows].reset_index(drop=True) for part, rows in parts.items()}
-
-
 def official_parts(found: Catalog, seed: int = 0) -> dict[str, np.ndarray]:
-    """Split a data folder by the lists in it, as `official_split` does; return indices."""
-    lists = found.folder / TRAIN_VALID_FILE, found.folder / TEST_FILE
-    return split_catalog(_with_parts(found, *lists), seed=seed)
+    """Split a data folder by the NIH's lists in it; return the indices of each part.
 
-
-def _with_parts(
-    found: Catalog, train_valid: str | os.PathLike[str], test: str | os.PathLike[str]
-) -> Catalog:
+    The NIH publishes no validation part, so an eighth of the patients of the training list becomes
+    one, chosen by `seed`. Raises `DataError` if a list is missing or empty, an image is in both
+    lists or in neither, a patient is in both, or a part has no images.
+    """
+    train_valid, test = found.folder / TRAIN_VALID_FILE, found.folder / TEST_FILE
     train_names, test_names = _read_list(train_valid), _read_list(test)
     if both := train_names & test_names:
         raise DataError(f"{test}: {min(both)} is also in {train_valid}; remove it from one list")
-    known = train_names | test_names
-    if neither := [name for name in found.images if name not in known]:
+    part_of = dict.fromkeys(train_names, 0) | dict.fromkeys(test_names, PARTS.index("test"))
+    if neither := [name for name in found.images if name not in part_of]:
         raise DataError(
             f"{len(neither):,} images are in neither list, the first is {neither[0]};"
             f" {train_valid} and {test} must name all"
         )
-    part_of = dict.fromkeys(train_names, 0) | dict.fromkeys(test_names, PARTS.index("test"))
-    return replace(found, parts=np.array([part_of[name] for name in found.images], np.int8))
+    parts = np.array([part_of[name] for name in found.images], np.int8)
+    return split_catalog(replace(found, parts=parts), seed=seed)
 
 
 def _read_list(file: str | os.PathLike[str]) -> set[str]:

@@ -17,9 +17,10 @@ import pytest
 from data_prep_tools import HEADER, ROOT, command, make_folder, quiet, row
 from PIL import Image, ImageOps
 
-from data_prep import DataError, official_split, png, read_catalog, read_grey
+from data_prep import DataError, png, read_catalog, read_grey
 from data_prep.errors import MAX_ERROR_LENGTH, printable
 from data_prep.image_decoding import COLOUR_LOST, TRANSPARENCY_LOST, TURNED, decode
+from data_prep.readers import nih
 from data_prep.readers.nih_labels import parse_label_file
 from gpumon import __main__ as gpumon_command
 from helpers import __main__ as rosetta_command
@@ -89,11 +90,11 @@ def test_names_in_a_list_may_hold_spaces(tmp_path: Path) -> None:
     names = [f"lung {number}\u2028.png" for number in range(12)]
     lines = [row(name, patient=number) for number, name in enumerate(names)]
     file.write_text("\n".join([HEADER, *lines]))
-    lists = tmp_path / "train.txt", tmp_path / "test.txt"
+    lists = tmp_path / nih.TRAIN_VALID_FILE, tmp_path / nih.TEST_FILE
     lists[0].write_text("\r\n".join(names[:9]))
     lists[1].write_text("\n".join(names[9:]) + "\n\n")
-    parts = official_split(read_catalog(tmp_path, check_images=False), *lists, valid=0.3)
-    assert parts["test"]["image"].tolist() == names[9:]
+    parts = nih.official_parts(nih.catalog(tmp_path, check_images=False))
+    assert parts["test"].tolist() == [9, 10, 11]
 
 
 @pytest.mark.parametrize("name", ["x" * 251 + ".png", os.fsdecode(b"\xff.png")])

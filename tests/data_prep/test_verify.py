@@ -22,14 +22,13 @@ from data_prep_tools import (
 
 from data_prep import (
     DataError,
-    official_split,
-    open_packed,
     pack_folder,
     read_catalog,
     read_grey,
     resize_folder,
     verify_folder,
 )
+from data_prep.folder_state import open_array
 from data_prep.readers import nih
 from data_prep.verify import Report, nih_frequencies
 
@@ -111,7 +110,8 @@ def test_the_nihs_lists(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set", patients=20)
     catalog = read_catalog(folder)
     files = lists(folder, catalog, {2, 3, 5, 7})
-    split = official_split(catalog, *files, seed=4)
+    parts = nih.official_parts(nih.catalog(folder), seed=4)
+    split = {part: catalog.iloc[rows] for part, rows in parts.items()}
     assert set(split["test"]["patient"]) == {2, 3, 5, 7}
     assert split["valid"]["patient"].nunique() == 2 and split["train"]["patient"].nunique() == 14
     assert sum(map(len, split.values())) == len(catalog)
@@ -125,36 +125,36 @@ def test_the_nihs_lists(tmp_path: Path) -> None:
 
 def test_wrong_lists(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set")
-    catalog = read_catalog(folder)
-    train, test = lists(folder, catalog, {1, 2})
+    found = nih.catalog(folder)
+    train, test = lists(folder, read_catalog(folder), {1, 2})
     good = test.read_text()
     test.write_text(good + "00000005_000.png\n")
     with pytest.raises(DataError, match="is also in"):
-        official_split(catalog, train, test)
+        nih.official_parts(found)
     train.write_text(train.read_text().replace("00000005_000.png\n", ""))
     with pytest.raises(DataError, match="the group 5 is in both train and test"):
-        official_split(catalog, train, test)
+        nih.official_parts(found)
     assert any("the group 5" in problem for problem in verify(folder).problems)
     test.write_text(good)
     with pytest.raises(DataError, match="1 images are in neither list"):
-        official_split(catalog, train, test)
+        nih.official_parts(found)
     test.write_text("\n")
     with pytest.raises(DataError, match="no file names in it"):
-        official_split(catalog, train, test)
+        nih.official_parts(found)
     test.unlink()
     with pytest.raises(DataError, match="the list is missing"):
-        official_split(catalog, train, test)
+        nih.official_parts(found)
     assert "the list is missing" in the_line(command("stats", folder, "--official-split"))
 
 
 def test_packed_images_are_the_files(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set", patients=50)
     pack_folder(folder, tmp_path / "packed", progress=False)
-    images, catalog = open_packed(tmp_path / "packed")
+    images, note = open_array(tmp_path / "packed")
     assert images.shape == (100, 16, 16) and images.dtype == np.uint8
     assert isinstance(images, np.memmap) and not images.flags.writeable
     files = read_catalog(folder)
-    assert catalog["image"].tolist() == files["image"].tolist()
+    assert note["names"] == files["image"].tolist()
     for image, path in zip(images, files["path"], strict=True):
         assert np.array_equal(image, read_grey(path))
     before = digest(tmp_path / "packed")
@@ -165,7 +165,7 @@ def test_packed_images_are_the_files(tmp_path: Path) -> None:
 def test_packing_what_cannot_be_packed(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set")
     with pytest.raises(DataError, match=r"no packed\.json"):
-        open_packed(folder)
+        open_array(folder)
     odd = make_folder(tmp_path / "odd", size=9) / "images" / "00000003_000.png"
     mixed = tmp_path / "mixed"
     shutil.copytree(folder, mixed)
@@ -173,10 +173,10 @@ def test_packing_what_cannot_be_packed(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"00000003_000\.png: 9 x 9 pixels"):
         pack_folder(mixed, tmp_path / "packed", progress=False)
     with pytest.raises(DataError, match="packing was interrupted"):
-        open_packed(tmp_path / "packed")
+        open_array(tmp_path / "packed")
     assert not list((tmp_path / "packed").glob(".*"))
     with pytest.raises(DataError, match="contains other files"):
         pack_folder(folder, mixed, progress=False)
 
     pack_folder(folder, tmp_path / "packed", progress=False)
-    assert len(open_packed(tmp_path / "packed")[0]) == 24
+    assert len(open_array(tmp_path / "packed")[0]) == 24
