@@ -4,7 +4,6 @@ Worked out from the records' JSON, without the code that makes the report.
 """
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -116,10 +115,19 @@ def share(found: Record, name: str) -> str:
     return f"{value} %" if low == value == high else f"{value} % ({low} to {high})"
 
 
-def compiling(content: Record) -> str:
+def compiled(content: Record) -> float:
     last, training = content["epochs"][-1], content["training"]
     longer = training["first_step_seconds"] - last["train_seconds"] / last["steps"]
-    return f"{round(100 * max(longer, 0) / training['seconds'])} %"
+    return float(max(longer, 0) / training["seconds"])
+
+
+def summed(content: Record, field: str) -> float:
+    """Of all epochs."""
+    return float(sum(epoch[field] for epoch in content["epochs"]))
+
+
+def compiling(content: Record) -> str:
+    return f"{round(100 * compiled(content))} %"
 
 
 def clock(seconds: float) -> str:
@@ -166,25 +174,6 @@ def percents(values: list[float]) -> str:
     return over_text(".0f", [100 * value for value in values], " %")
 
 
-def fed(content: Record) -> str:
-    """How many devices the loader feeds, and that of its slowest and its fastest round."""
-    (least, most), (slow, fast) = ends(content, "loader"), ends(content, "synthetic")
-    supply, demand = rate(content, "loader"), rate(content, "synthetic")
-    count = content["devices"]["count"]
-    pairs = ((supply, demand), (least, fast), (most, slow))
-    value, low, high = (int(one // (other / count)) for one, other in pairs)
-    return f"{value:,}" if low == high else f"{value:,} ({low:,} to {high:,})"
-
-
-def so_far(content: Record) -> list[float]:
-    seconds = [epoch["train_seconds"] + epoch["valid_seconds"] for epoch in content["epochs"]]
-    return [sum(seconds[: number + 1]) for number in range(len(seconds))]
-
-
-def best(content: Record) -> float:
-    return float(max(epoch["valid_auc"] for epoch in content["epochs"]))
-
-
 def on_fewest(content: Record, made: list[Record]) -> Record:
     return next(c for c in made if label(c) == label(content) and c["devices"]["count"] == 1)
 
@@ -196,35 +185,33 @@ def expected(made: list[Record]) -> Cells:
     def put(table: str, row: str, **columns: str) -> None:
         cells.update({(table, row, name.replace("_", " ")): text for name, text in columns.items()})
 
-    wanted = int(100 * min(map(best, made)) + 1e-4) / 100
     trained_for = [c["training"]["seconds"] for c in made]
     started = [c["training"]["first_step_seconds"] for c in made]
-    learnt = [so_far(c)[-1] for c in made]
     for content in made:
         training, test, energy = content["training"], content["test"], content["energy"]
-        base = on_fewest(content, made)
-        trained = {
-            f"training ({unit(trained_for)})": in_unit(training["seconds"], trained_for),
-            "images/s": rate_text(content),
-            "test AUC": mean_auc(test),
-            "fair": "passed",
-            "evidence": "record",
-        }
+        base, found = on_fewest(content, made), content["attribution"]
+        name = run(content) if content is base else label(content)
+        put(
+            "All runs",
+            name,
+            **{
+                f"training ({unit(trained_for)})": in_unit(training["seconds"], trained_for),
+                "images/s": rate_text(content),
+                "test AUC": mean_auc(test),
+                "fair": "passed",
+                "limited by": limit(content),
+                "evidence": "record",
+            },
+        )
         if content is not base:
-            for name, factor in factors(content, base, wanted).items():
-                where = f"AUC {wanted:.2f} {name}"
-                row = f"{run(content)} over 1"
-                cells["Hardware and statistical efficiency, for each target", row, where] = (
-                    f"{factor:.2f}"
-                )
             put(
-                "Speed-up and efficiency",
+                "Speed-ups and efficiency",
                 label(content),
                 **{
                     "devices": "1 to 2",
-                    "efficiency": percents(over(content, base, divisor=2)),
                     "training time": f"{sooner(content, base):.2f}",
                     "images/s": over_text(".2f", over(content, base)),
+                    "efficiency": percents(over(content, base, divisor=2)),
                     "synthetic efficiency": percents(over(content, base, "synthetic", 2)),
                 },
             )
@@ -232,55 +219,42 @@ def expected(made: list[Record]) -> Cells:
                 at = ("AUC per finding, 95 % interval", row["finding"], run(content))
                 cells[at] = spread(row, "auc", "low", "high")
             cells["AUC per finding, 95 % interval", "Mean", run(content)] = mean_auc(test)
+            times = rate(content, "loader") / rate(content, "synthetic")
+            put(
+                "What limits training",
+                label(content),
+                **{
+                    "for data": share(found, "data"),
+                    "compiling": compiling(content),
+                    "loader / devices": f"x {short(times)}",
+                },
+            )
         put(
             "Mean AUC, on the same test images",
             run(content),
             **paired(content, median_one(made), len(made) - 1),
         )
-        put("All runs", run(content), **trained)
-        reached = [n for n, e in enumerate(content["epochs"]) if e["valid_auc"] >= wanted]
         put(
-            "Time to a chosen AUC",
-            run(content),
-            **{f"time ({unit(learnt)})": in_unit(so_far(content)[reached[0]], learnt)},
-            epoch=str(reached[0] + 1),
-            best_AUC=f"{best(content):.3f}",
-        )
-        _, images = way(content, wanted)
-        seen = sum(epoch["images"] for epoch in content["epochs"])
-        put(
-            "What a run uses",
+            "Energy, memory and the first step",
             run(content),
             **{
-                "Wh an epoch": short(energy["joules"] / 3600 / len(content["epochs"])),
-                f"Wh to AUC {wanted:.2f}": short(energy["joules"] / 3600 * images / seen),
+                "energy (kJ)": short(energy["joules"] / 1000),
+                "images per joule": f"{energy['images_per_joule']:.3g}",
                 f"first step ({unit(started)})": in_unit(training["first_step_seconds"], started),
             },
         )
-        put(
-            "Supply and demand of images",
-            run(content),
-            supply=rate_text(content, "loader"),
-            demand=rate_text(content, "synthetic"),
-            devices_fed=fed(content),
-            change_first="nothing",
-        )
-        found = content["attribution"]
-        shares = {name: share(found, name) for name in found["shares"]}
-        put("Shares of an epoch", run(content), **shares, compiling=compiling(content))
-        put(
-            "Energy of the GPUs while training",
-            run(content),
-            **{"energy (kJ)": short(energy["joules"] / 1000)},
-            images_per_joule=f"{energy['images_per_joule']:.3g}",
-        )
     check = max((c["fairness"]["checks"][0] for c in made), key=lambda check: check["difference"])
-    told = {
-        "largest difference": size(check["difference"], 1),
-        "limit": size(check["threshold"], 0),
-    }
-    put("Passed checks", check["check"], **told)
+    told = f"{size(check['difference'], 1)} (limit {size(check['threshold'], 0)})"
+    put("Passed checks: 1 of them in every run", check["check"], largest_difference=told)
     return cells
+
+
+def limit(content: Record) -> str:
+    """The waits that are named, the longest first."""
+    waits = {"data": content["attribution"]["shares"]["data"], "compiling": compiled(content)}
+    named = {name: value for name, value in waits.items() if value > 0.05}
+    order = sorted(named, key=named.__getitem__, reverse=True)
+    return ", ".join(f"{name} {round(100 * named[name])} %" for name in order)
 
 
 def unit(seconds: list[float]) -> str:
@@ -290,35 +264,6 @@ def unit(seconds: list[float]) -> str:
 
 def in_unit(value: float, seconds: list[float]) -> str:
     return short(value) if unit(seconds) == "s" else clock(value)
-
-
-def way(content: Record, wanted: float) -> tuple[float, int]:
-    """Seconds and images until the end of the first epoch that reached an AUC."""
-    reached = next(n for n, e in enumerate(content["epochs"]) if e["valid_auc"] >= wanted)
-    return so_far(content)[reached], sum(e["images"] for e in content["epochs"][: reached + 1])
-
-
-def factors(content: Record, base: Record, wanted: float) -> dict[str, float]:
-    (seconds, images), (alone, of_one) = way(content, wanted), way(base, wanted)
-    hardware = (images / seconds) / (of_one / alone)
-    return {
-        "speed-up": alone / seconds,
-        "hardware efficiency": hardware,
-        "statistical efficiency": images / of_one,
-    }
-
-
-def factors_said(content: Record, base: Record, wanted: float) -> str:
-    found = factors(content, base, wanted)
-    came = f"was {found['speed-up']:.2f} times as fast"
-    if found["speed-up"] < 1:
-        came = f"took {1 / found['speed-up']:.2f} times as long"
-    return (
-        f"{label(content)} {came} to reach AUC {wanted:.2f} on 2 devices as on 1 (one "
-        f"run each). It trained {found['hardware efficiency']:.2f} times as many images/s and "
-        f"needed {found['statistical efficiency']:.2f} times as many images, "
-        "compiling and validation included."
-    )
 
 
 def mean_auc(test: Record) -> str:
@@ -386,15 +331,16 @@ def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
         "Versions": versions(made),
         "Devices, recipe, data": machine,
         "Machines": [
-            ["hosts", first["run"]["host"]],
-            ["CPU", f"{hardware['cpu']}, {hardware['cores']} logical cores"],
-            ["memory", f"{hardware['memory_bytes'] / 2**30:.0f} GiB"],
-            ["GPUs", "2 x NVIDIA H100"],
-            ["between GPUs", "not recorded"],
-            ["driver", hardware["driver"]],
-            ["system", hardware["platform"]],
-            ["nodes", "one"],
-            ["runs", str(len(made))],
+            [
+                first["run"]["host"],
+                first["run"]["host"],
+                f"{hardware['cpu']}, {hardware['cores']} logical cores",
+                f"{hardware['memory_bytes'] / 2**30:.0f} GiB",
+                "2 x NVIDIA H100",
+                "not recorded",
+                hardware["driver"],
+                hardware["platform"],
+            ],
         ],
     }
 
@@ -402,137 +348,23 @@ def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
 def expected_sentences(made: list[Record]) -> set[str]:
     """Every line beside the tables that comes from the records."""
     wide = [c for c in made if c["devices"]["count"] == 2]
-    first, second = sorted(wide, key=duration)[:2]
-    _, quick = sorted(wide, key=rate, reverse=True)[:2]
-    low, high = ends(first)
-    checks = len([c["fairness"]["checks"][0] for c in made])
-    by_data = sorted(wide, key=lambda c: c["attribution"]["shares"]["data"])
-    waited = " to ".join(
-        f"{share(c['attribution'], 'data')} in {run(c)}" for c in (by_data[0], by_data[-1])
-    )
-    wanted = int(100 * min(map(best, made)) + 1e-4) / 100
-    split = [factors_said(c, on_fewest(c, made), wanted) for c in wide]
-    ups = [factors(c, on_fewest(c, made), wanted)["speed-up"] for c in wide]
-    short_gain, gain = gains(made)
-    lines = [split[ups.index(min(ups))], split[ups.index(max(ups))]]
-    times = [rate(c, "loader") / rate(c, "synthetic") for c in made]
+    times = sorted((sooner(c, on_fewest(c, made)), label(c)) for c in wide)
+    rates = sorted((over(c, on_fewest(c, made))[0], label(c)) for c in wide)
+    whole = [
+        f"{found[0][0]:.2f} ({found[0][1]}) to {found[-1][0]:.2f} ({found[-1][1]}) times as fast"
+        for found in (times, rates)
+    ]
     return {
-        f"- **More devices** {short_gain}: {gain} {' '.join(lines)}",
-        f"On 2 NVIDIA H100, {label(first)} finishes first and is fastest in steady state; measured "
-        "once; all six are fairly compared.",
-        f"- **Fastest** {label(first)}: Training time, compiling included: {label(first)} "
-        f"{time_text(duration(first))}; then {label(second)} {time_text(duration(second))}. "
-        f"Images/s in steady state: {label(first)} {short(rate(first))} ({short(low)} to "
-        f"{short(high)}); then {label(quick)} {rate_text(quick)}. Measured once: a lead in "
-        "training time counts from 11 %, on the assumption that runs differ by 3 %.",
-        f"- **Fair?** yes: {len(made)} of {len(made)} finished runs passed their fairness check. "
-        f"Checks: {checks} pass.",
-        f"- **Waited for** data: Data took, as a share of an epoch, {waited}, in 6 of 6 runs.",
-        f"- Packed images do not pay in {len(made)} of {len(made)} rows: "
-        f"the loader alone supplies {short(min(times))} to {short(max(times))} times the images/s "
-        "that training on synthetic data uses.",
-        f"### Time to a validation AUC of {wanted:.2f}",
+        f"{label(min(wide, key=duration))} finishes first and is fastest in steady state.",
+        f"- More devices: 2 devices instead of 1 make the whole training {whole[0]}, and steady "
+        f"state {whole[1]}.",
+        f"- Fair: {len(made)} of {len(made)} finished runs passed their fairness check.",
         f"The difference is each run's mean AUC minus that of {run(median_one(made))}, which is in "
         "the middle. Both use the same images and resamples, so an easy or hard test part cancels "
         "out. The table compares these trained networks; another seed may reverse the order. These "
         "are simultaneous 95 % intervals for all rows (Bonferroni).",
-        *(f"- {run(c)}: {c['attribution']['sentence']}" for c in made),
     }
 
 
 def duration(content: Record) -> float:
     return float(content["training"]["seconds"])
-
-
-def gains(made: list[Record]) -> tuple[str, str]:
-    """What the second device brings, at a glance and in a sentence."""
-    wide = [c for c in made if c["devices"]["count"] == 2]
-    times = sorted((sooner(c, on_fewest(c, made)), label(c)) for c in wide)
-    rates = sorted((over(c, on_fewest(c, made))[0], label(c)) for c in wide)
-    at_a_glance, whole = [], []
-    for found, name in ((times, "training"), (rates, "steady state")):
-        (low, least), (high, most) = found[0], found[-1]
-        at_a_glance.append(f"{name} x {low:.2f} to {high:.2f}")
-        whole.append(f"{name} {low:.2f} ({least}) to {high:.2f} ({most}) times as fast")
-    return ", ".join(at_a_glance), f"A second device makes the whole {whole[0]}, and {whole[1]}."
-
-
-def place(content: Record, made: list[Record]) -> float:
-    """The quickest on two devices first; stable, so one device stands before two."""
-    (wide,) = (c for c in made if label(c) == label(content) and c["devices"]["count"] == 2)
-    return duration(wide)
-
-
-def expected_alts(made: list[Record]) -> set[str]:
-    """What is read aloud in place of the charts."""
-    wide = [c for c in made if c["devices"]["count"] == 2]
-
-    def told(what: str, part: Callable[[Record], str], of: list[Record] = made) -> str:
-        return f"{what}: {'; '.join(map(part, of))}."
-
-    def ended(c: Record) -> str:
-        last = c["epochs"][-1]
-        return (
-            f"{run(c)} ends after {time_text(so_far(c)[-1])} with validation loss "
-            f"{last['valid_loss']:.3f} and AUC {last['valid_auc']:.3f}"
-        )
-
-    def fast(c: Record) -> str:
-        return (
-            f"{label(c)} on {count_of(c)} {short(rate(c, 'files'))} on real data, "
-            f"{short(rate(c, 'synthetic'))} synthetic"
-        )
-
-    def efficient(c: Record) -> str:
-        return f"{label(c)} on 2 devices {100 * over(c, on_fewest(c, made), divisor=2)[0]:.0f} %"
-
-    def where(c: Record) -> str:
-        found = c["attribution"]
-        shares = ", ".join(f"{n} {share(found, n)}" for n in found["shares"])
-        return f"{run(c)} {shares}, compiling {compiling(c)}"
-
-    wanted = int(100 * min(map(best, made)) + 1e-4) / 100
-
-    best_values = "by number of devices; best values"
-    return {
-        told(
-            "Columns that rise by hardware efficiency and fall by statistical efficiency",
-            lambda c: factors_said(c, on_fewest(c, made), wanted).rstrip("."),
-            wide,
-        ),
-        told(f"Validation AUC against time {best_values}", lambda c: f"{run(c)} {best(c):.3f}"),
-        told(f"Validation AUC against images {best_values}", lambda c: f"{run(c)} {best(c):.3f}"),
-        told("Losses and validation AUC against images", ended, wide),
-        told(
-            "Images per second in the rounds after training",
-            fast,
-            sorted(made, key=lambda c: place(c, made)),
-        ),
-        told(
-            "Training time, and images per second in steady state",
-            lambda c: (
-                f"{label(c)} on 2 devices {time_text(duration(c))}, {short(rate(c))} images/s"
-            ),
-            sorted(wide, key=duration),
-        ),
-        told(
-            "Training time by framework and number of devices, with the times published in 2018",
-            lambda c: f"{label(c)} on {count_of(c)} {time_text(c['training']['seconds'])}",
-        ),
-        told("Lines of throughput and parallel efficiency against devices", efficient, wide),
-        told("Losses and validation AUC against epochs", ended, wide),
-        told("Losses and validation AUC against seconds", ended, wide),
-        told(
-            "Test AUC per finding with 95 % intervals; the table below has the numbers. Means",
-            lambda c: f"{run(c)} {mean_auc(c['test'])}",
-            wide,
-        ),
-        told(
-            "Shares of an epoch with 95 % intervals, as in the table",
-            where,
-        ),
-        told(
-            "Images trained per joule",
-            lambda c: f"{label(c)} on {count_of(c)} {c['energy']['images_per_joule']:.3g}",
-        ),
-    }

@@ -1,6 +1,5 @@
 """Show the results on the test images for each class or finding, as rows and as tables."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,12 +7,10 @@ from helpers.record import tasks
 from helpers.record.tasks import capital
 from helpers.results import tables
 from helpers.results.comparison import Comparison, Entry, widest
-from helpers.results.repeated_runs import repeated, seeds
 from helpers.results.tables import Cell, Name, Table, of_run, transposed
 
 MOST = 20
 """The maximum number of rows; of more classes, those with the worst metric are shown."""
-CONFUSIONS = 10
 
 
 class Row(NamedTuple):
@@ -117,26 +114,6 @@ def not_in_mean(compared: Comparison) -> str:
     return f"The mean leaves these out, {why}: {', '.join(found)}. "
 
 
-def uncertainty(compared: Comparison) -> str:
-    """What the metric's intervals include and leave out."""
-    text = (
-        f"{capital(compared.task.metric.short)} intervals are 95 % intervals over the test part's "
-        f"{drawn(compared)}. They leave out the variation between runs with other initial weights "
-        "or image order"
-    )
-    if not repeated(compared):
-        return f"{text}, which single runs cannot show."
-    if len(seeds(compared.finished)) == 1:
-        return f"{text}. The range over runs of one seed shows only what a seed leaves open."
-    samples = [entry.content["test"].get("sample") for entry in compared.finished]
-    if None not in samples and len(set(samples)) == 1:
-        return f"{text}. The range over a framework's runs shows this variation."
-    return (
-        f"{text}. The range over a framework's runs includes this variation and that between "
-        "test parts, because each seed makes a different split."
-    )
-
-
 def title(compared: Comparison) -> str:
     """What the table and the chart are of."""
     return f"{capital(compared.task.metric.short)} per {compared.task.one}"
@@ -160,35 +137,7 @@ def table(compared: Comparison) -> Table:
         compared.task.one,
         transposed(columns),
         note=f"{left_out(compared)}{not_in_mean(compared)}".strip(),
-        kind="runs",
-    )
-
-
-def confusions(compared: Comparison) -> Table:
-    """The most frequent confusions: one row per pair of classes, one column per framework."""
-    images: Counter[tuple[str, str]] = Counter()
-    columns: dict[Name, dict[tuple[str, str], Cell]] = {}
-    for entry in widest(compared.finished):
-        for found in entry.content["test"].get("confusions", []):
-            pair = found["class"], found["predicted_as"]
-            images[pair] += found["images"]
-            cell = Cell(found["share"], tasks.TOP1.text, note=f"{found['images']:,}")
-            columns.setdefault(of_run(entry, timed=False), {})[pair] = cell
-    cells = [
-        (
-            f"{pair[0]} classified as {pair[1]}",
-            {run: of[pair] for run, of in columns.items() if pair in of},
-        )
-        for pair, _ in images.most_common(CONFUSIONS)
-    ]
-    return tables.table(
-        "Most often confused",
-        "images of",
-        cells,
-        columns=columns,
-        note="Cells give the share of the class's test images, with their number in brackets. A - "
-        "marks a pair that is not among the run's ten most frequent.",
-        kind="runs",
+        folded=True,
     )
 
 

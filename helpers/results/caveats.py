@@ -1,5 +1,7 @@
-"""List the figures that are missing or not comparable, with the reasons."""
+"""List what is missing or not comparable, and what a framework cannot do, a line each reason."""
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from helpers import record
@@ -16,6 +18,7 @@ _STATES = {
     "interrupted": "interrupted",
     "skipped": "skipped",
 }
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)")
 
 
 def remarks(compared: Comparison) -> Table:
@@ -31,75 +34,85 @@ def remarks(compared: Comparison) -> Table:
             said.setdefault(f"{state}: {reason}", []).append(name)
     for what, remark in [*differences(compared.finished), *workers(compared.finished)]:
         said.setdefault(remark, []).append(what)
-    limited: dict[str, list[Entry]] = {}
+    alike: dict[str, list[tuple[str, Entry]]] = {}
     for entry in compared.finished:
         for text in _limits(entry.content):
-            limited.setdefault(text, []).append(entry)
-    for text, runs in limited.items():
-        said.setdefault(text, []).append(run_sets.named(runs, compared.finished))
+            alike.setdefault(_NUMBER.sub("#", text), []).append((text, entry))
+    for found in alike.values():
+        runs = run_sets.named((entry for _, entry in found), compared.finished)
+        said.setdefault(_ranged([text for text, _ in found]), []).append(runs)
     rows = [("; ".join(dict.fromkeys(runs)), {"remark": text}) for text, runs in said.items()]
     return table("Not comparable, or missing", "about", rows)
 
 
-def _where(checkpoint: dict[str, Any]) -> str:
-    """``after epoch 3``, ``twice, after epoch 3 and after epoch 5``."""
-    places = [f"after epoch {epoch}" for epoch in checkpoint["restarts"]]
-    times = {1: "", 2: "twice, "}.get(len(places), f"{len(places)} times, ")
-    return times + " and ".join(filter(None, [", ".join(places[:-1]), places[-1]]))
+def _ranged(texts: list[str]) -> str:
+    """One text for those that differ in their numbers alone: ``used 0.22 to 0.89 of 2 cores``."""
+    columns = zip(*(_NUMBER.findall(text) for text in texts), strict=True)
+    ends = iter([dict.fromkeys([min(of, key=float), max(of, key=float)]) for of in columns])
+    return _NUMBER.sub(lambda _: " to ".join(next(ends)), texts[0])
 
 
-def _limits(content: dict[str, Any]) -> list[str]:
+def unavailable(compared: Comparison) -> Table:
+    """What a framework cannot do, or its notebook does not try, with the reason."""
+    found: dict[str, dict[str, list[Entry]]] = {}
+    for entry in compared.finished:
+        for item in entry.content.get("skipped", []):
+            of = found.setdefault(item["what"], {}).setdefault(item["reason"], [])
+            of.append(entry)
+    rows = [
+        (what, {"frameworks": run_sets.named(runs, compared.finished), "reason": reason})
+        for what, reasons in found.items()
+        for reason, runs in reasons.items()
+    ]
+    return table("What a framework cannot do", "what", rows, folded=True)
+
+
+def _limits(content: dict[str, Any]) -> Iterator[str]:
     """What a finished run's own record says it cannot show."""
-    texts = []
+    checkpoint, others = content.get("checkpoint", {}), content.get("other_processes", {})
+    programs = content.get("other_programs", {})
     if comparability.kind(content) == "shared cores" and content["devices"]["count"] > 1:
-        texts.append("its CPU devices share cores, so its speed-up is meaningless")
+        yield "its CPU devices share cores, so its speed-up is meaningless"
     if comparability.simulated_nodes(content):
         count = comparability.nodes(content)
-        texts.append(f"its {count} nodes were simulated on one machine, so no network was measured")
+        yield f"its {count} nodes were simulated on one machine, so no network was measured"
     if changed := departures(content):
-        texts.append(f"the recipe was changed: {changed}")
+        yield f"the recipe was changed: {changed}"
     if comparability.resumed_after(content):
-        texts.append(
-            f"resumed {_where(content['checkpoint'])}: its times cover its last "
-            "process, or the sum of several, so no comparison uses them"
-        )
+        places = " and ".join(f"after epoch {epoch}" for epoch in checkpoint["restarts"])
+        yield f"resumed {places}: its times cover its last process, so no comparison uses them"
     if len(content["epochs"]) - comparability.resumed_after(content) == 1:
-        texts.append("it trained one epoch, so its images/s contain compiling")
-    if apart := comparability.disagreement(content):
-        texts.append(
-            f"{apart}, so they did different work or another program took part of the devices; "
-            "it is not ranked"
+        yield "it trained one epoch, so its images/s contain compiling"
+    if times := comparability.disagreement(content):
+        yield (
+            f"its rounds after training ran at {times:.1f} times the rate of its epochs: they did "
+            "different work or another program took part of the devices; it is not ranked"
         )
-    if content.get("checkpoint", {}).get("changed_code"):
-        texts.append("the code changed before it resumed, so its epochs come from two programs")
+    if checkpoint.get("changed_code"):
+        yield "the code changed before it resumed, so its epochs come from two programs"
     if variants := comparability.variants(content):
-        texts.append(
-            f"trained differently: {', '.join(variants)}; it is not ranked with the other runs"
-        )
+        yield f"trained differently: {', '.join(variants)}; it is not ranked with the other runs"
     if comparability.failed(content):
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
-        texts.append(f"fairness check not passed: {', '.join(failed) or 'see its table'}")
+        yield f"fairness check not passed: {', '.join(failed) or 'see its table'}"
     switches = content["training"].get("switches", ())
     if content["framework"]["kernel"] == "jax" and COMPILED_HERE not in switches:
-        texts.append(
+        yield (
             "an earlier run may have compiled its program; a first run's first step and times to a "
             "target are longer"
         )
-    texts += by_class.limits(content)
-    texts += [f"{item['what']}: {item['reason']}" for item in content.get("skipped", [])]
-    for other in content.get("other_processes", {}).get("processes", []):
-        who = f"{other['name'] or 'a process'} ({other['process']}) on {other['gpu'][:12]}"
+    yield from by_class.limits(content)
+    for other in others.get("processes", []):
         when = "before it began" if other["seen"] == "before" else "while it ran"
-        texts.append(f"its GPU was in use by {who}, seen {when}: its times are not reliable")
-    if reason := content.get("other_processes", {}).get("reason"):
-        texts.append(f"it is not known whether another process used its GPUs: {reason}")
+        name = other["name"] or "a process"
+        yield f"its GPU was in use by {name}, seen {when}: its times are not reliable"
+    if reason := others.get("reason"):
+        yield f"it is not known whether another process used its GPUs: {reason}"
     if comparability.disturbed(content):
-        said = record.other_programs(content["other_programs"])
-        texts.append(f"{said} while it was measured: its times are not reliable")
-    elif content.get("other_programs", {}).get("reason"):
-        texts.append(record.other_programs(content["other_programs"]))
-    texts += measurement_rounds.scattered(content)
-    energy = content.get("energy", {})
-    if energy.get("joules") is None and energy.get("reason"):
-        texts.append(f"no energy: {energy['reason']}")
-    return texts
+        yield f"{record.other_programs(programs)} while it was measured: its times are not reliable"
+    elif programs.get("reason"):
+        yield record.other_programs(programs)
+    yield from measurement_rounds.scattered(content)
+    on_gpus = content["devices"]["kind"] == "gpu"
+    if on_gpus and (reason := content.get("energy", {}).get("reason")):
+        yield f"no energy: {reason}"

@@ -80,21 +80,19 @@ def steady(content: Mapping[str, Any]) -> list[float]:
     return [epoch["images_per_second"] for epoch in own[1:] or own]
 
 
-def disagreement(content: Mapping[str, Any]) -> str:
-    """How far epochs and rounds on real data are apart, in a clause; "" if they agree.
+def disagreement(content: Mapping[str, Any]) -> float | None:
+    """How many times the rate of the epochs the rounds on real data have; None if they agree.
 
     They disagree if their 95 % intervals of the median (of few values: their ends) do not overlap
     and one rate is more than ``FACTOR`` times the other. An only epoch contains compiling.
     """
     trained, rounds = steady(content), content.get("files", {}).get("rounds", [])
     if len(content.get("epochs") or []) - resumed_after(content) < 2 or not rounds:
-        return ""
-    if 1 / FACTOR <= median(trained) / median(rounds) <= FACTOR:
-        return ""
+        return None
+    times = median(rounds) / median(trained)
     ones, others = intervals.of_median(trained), intervals.of_median(rounds)
-    if ones.low <= others.high and others.low <= ones.high:
-        return ""
-    return f"its epochs trained {ones.text(',.0f')} images/s and its rounds {others.text(',.0f')}"
+    overlap = ones.low <= others.high and others.low <= ones.high
+    return None if overlap or 1 / FACTOR <= times <= FACTOR else times
 
 
 def together(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

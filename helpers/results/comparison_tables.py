@@ -1,4 +1,4 @@
-"""The table of all runs, which the report opens with.
+"""The table that the report opens with: what each framework took, and what limits it.
 
 Numbers to compute with come from ``helpers.results.runs.frame``.
 """
@@ -9,40 +9,42 @@ from pathlib import Path
 from helpers import record
 from helpers.fairness.check_results import EXPECTED
 from helpers.launch import this_notebook
-from helpers.results import by_class, learning_curves
-from helpers.results.best import orders
+from helpers.results import learning_curves, tables, waits
 from helpers.results.comparability import failed, variants
 from helpers.results.comparison import Comparison, Entry, repeats
 from helpers.results.learning_curves import NOT_REACHED
-from helpers.results.repeated_runs import brackets, ordered
-from helpers.results.runs import frame
+from helpers.results.repeated_runs import brackets, widest_first
 from helpers.results.tables import (
     Cell,
     Head,
     Name,
     Row,
     Table,
-    family_of,
     of_metric,
     of_row,
     ranged,
     short_number,
-    table,
     time_column,
 )
+
+LONG = 10
+"""Rows that are all shown at first; of more, those of each label's most devices."""
+IMAGES = "images/s"
 
 
 def runs(compared: Comparison) -> Table:
     """A row a label and number of devices, the first to finish on top where they are ranked.
 
-    Then the runs that did not finish. Each row leads to its runs' notebooks and records.
+    Each label's most devices come first, and the runs that did not finish last. Each row leads to
+    its runs' notebooks and records.
     """
-    numbers, metric = ordered(compared), compared.task.metric
+    (numbers, count), metric = widest_first(compared), compared.task.metric
     wanted = learning_curves.main_target(compared)
     unit, clock = time_column(numbers["seconds_high"])
     groups = repeats(compared.finished)
     several = len({entry.machine for entry in compared.finished}) > 1
     mixed = numbers["runs"].nunique() > 1
+    most = 0 if numbers.empty else int(numbers["devices"].max())
     rows: list[tuple[Name, Row]] = []
     for row in numbers.to_dict("records"):
         entries = groups[row["label"], row["devices"]]
@@ -56,31 +58,25 @@ def runs(compared: Comparison) -> Table:
             to = f"to {compared.metric.short} {compared.metric.target(wanted)} ({unit})"
             cells[to] = ranged(row, "seconds_to_target", clock, missing=NOT_REACHED)
         cells |= {
-            "images/s": ranged(row, "images_per_second", short_number),
+            IMAGES: ranged(row, "images_per_second", short_number),
             f"test {metric.short}": of_metric(row, metric),
             "fair": fair(entries),
+            "limited by": waits.limited_by(entries),
             "evidence": _evidence(entries),
         }
-        rows.append((of_row(row), cells))
+        rows.append((of_row(row, most), cells))
     rows += _unfinished(compared)
-    return table(
+    return tables.table(
         "All runs",
-        "run",
+        tables.on(most) if most else "run",
         rows,
-        note=f"{_order(compared)}Training time includes compiling and validation; images/s are "
-        f"those of the epochs after the first, without validation. {brackets(compared)} "
-        f"{by_class.uncertainty(compared)}",
+        note=f"Training includes compiling and validation; {IMAGES} are those of the epochs after "
+        f"the first. For a longer training, choose by {IMAGES}: compiling is paid once. "
+        f"{brackets(compared)}",
         kind="all",
+        first=count if len(rows) > LONG else 0,
+        drawn=(f"training ({unit})", IMAGES),
     )
-
-
-def _order(compared: Comparison) -> str:
-    """By what the rows are ordered; "" if nothing ranks."""
-    found = orders(frame(compared)).get("seconds")
-    if found is None:
-        return ""
-    noisy = f", then {' and '.join(found.noisy)}, too noisy to place" * bool(found.noisy)
-    return f"Rows are in the order of training time on the most devices{noisy}. "
 
 
 def _unfinished(compared: Comparison) -> list[tuple[Name, Row]]:
@@ -89,11 +85,10 @@ def _unfinished(compared: Comparison) -> list[tuple[Name, Row]]:
     for entry in compared.entries:
         if not entry.finished:
             found.setdefault((entry.run, entry.content["state"]), []).append(entry)
-    rows: list[tuple[Name, Row]] = []
-    for (run, state), entries in found.items():
-        label = entries[0].label
-        name = Name(run, (state,), family_of(label) or "", entries[0].devices)
-        rows.append((name, {"evidence": _evidence(entries)}))
+    rows: list[tuple[Name, Row]] = [
+        (Name(run, (state,)), {"evidence": _evidence(entries)})
+        for (run, state), entries in found.items()
+    ]
     for state, why in (("unreadable", compared.unreadable), ("set aside", compared.set_aside)):
         if why:
             who = "a record" if len(why) == 1 else f"{len(why)} records"

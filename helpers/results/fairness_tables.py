@@ -1,6 +1,6 @@
 """The tables of the fairness check: what did not pass first, with reasons, then what did."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from helpers.fairness import check_results
@@ -8,7 +8,8 @@ from helpers.results import run_sets
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.tables import ABSENT, Cell, Row, Table, table
 
-_WORST = ("fail", "different", "expected", "not checked")
+NOT_CHECKED = "not checked"
+_WORST = ("fail", "different", "expected", NOT_CHECKED)
 """The verdicts of which a reader wants to know, in this order."""
 _TONES = {"pass": "good", "fail": "bad"}
 Check = dict[str, Any]
@@ -17,11 +18,14 @@ Check = dict[str, Any]
 def not_passed(compared: Comparison) -> Table:
     """A row each check, verdict and reason, the failed ones first, with the runs they hold for.
 
-    What was not checked for the same reason shares a row.
+    What was not checked for the same reason shares a row; what another run of the label checked,
+    as the comparison of devices, has none.
     """
+    made = {(e.label, c["check"]) for e, c in _checks(compared) if c["verdict"] != NOT_CHECKED}
     found: dict[tuple[str, str, str], list[tuple[Entry, Check]]] = {}
     for entry, check in _checks(compared):
-        if check["verdict"] != "pass":
+        elsewhere = check["verdict"] == NOT_CHECKED and (entry.label, check["check"]) in made
+        if check["verdict"] != "pass" and not elsewhere:
             reason = check.get("variant") or check.get("reason") or ""
             name = "" if check["difference"] is None else check["check"]
             found.setdefault((check["verdict"], reason, name), []).append((entry, check))
@@ -37,7 +41,7 @@ def not_passed(compared: Comparison) -> Table:
             "reason": reason,
         }
         rows.append(("; ".join(dict.fromkeys(check["check"] for _, check in those)), cells))
-    return table("Differences and checks not made", "check", rows)
+    return table("Differences, and checks not made", "check", rows)
 
 
 def passed(compared: Comparison) -> Table:
@@ -47,16 +51,14 @@ def passed(compared: Comparison) -> Table:
         if check["verdict"] == "pass":
             found.setdefault(check["check"], []).append(check)
     rows = [(name, _sizes(those)) for name, those in found.items()]
-    return table(
-        "Passed checks", "check", rows, note="Cells give the largest difference of any run."
-    )
-
-
-def in_short(compared: Comparison) -> str:
-    """``28 of 43 checks passed in every run that made them.``"""
-    every = {check["check"] for _, check in _checks(compared)}
     missed = {check["check"] for _, check in _checks(compared) if check["verdict"] != "pass"}
-    return f"{len(every - missed)} of {len(every)} checks passed in every run that made them"
+    return table(
+        f"Passed checks: {len(found.keys() - missed)} of them in every run",
+        "check",
+        rows,
+        note="Cells give the largest difference of any run.",
+        folded=True,
+    )
 
 
 def _checks(compared: Comparison) -> Iterator[tuple[Entry, Check]]:
@@ -66,33 +68,30 @@ def _checks(compared: Comparison) -> Iterator[tuple[Entry, Check]]:
 
 
 def _sizes(checks: list[Check]) -> Row:
-    """The largest difference of these checks and the limit, as far as they have them."""
+    """The largest difference of these checks with its limit, as far as they have them."""
     worst = max(checks, key=lambda check: check["difference"] or 0.0)
-    return {
-        "largest difference": _size(worst["difference"], 1),
-        "limit": _size(worst["threshold"], 0),
+    if (value := worst["difference"]) is None:
+        return {}
+    limit = "" if worst["threshold"] is None else f"limit {worst['threshold']:.0e}"
+    return {"largest difference": Cell(value, "{:.1e}".format if value else str, note=limit)}
+
+
+def settings(compared: Comparison) -> Table:
+    """How each program was executed, and the settings that make it fast, where these differ."""
+    heads = {
+        "execution": lambda training: str(training.get("execution", "")),
+        "settings": lambda training: ", ".join(training.get("switches", ())),
     }
-
-
-def _size(value: float | None, digits: int) -> Cell:
-    form = f"{{:.{digits}e}}" if value else "{:.0f}"
-    return Cell(value, form.format, missing=ABSENT)
-
-
-def executions(compared: Comparison) -> list[str]:
-    """Which frameworks ran eagerly, and which compiled their program; a line each way."""
-    return _who(compared.finished, lambda training: str(training.get("execution", "")))
-
-
-def switches(compared: Comparison) -> list[str]:
-    """The settings that make which frameworks fast; a line each set of them."""
-    return _who(compared.finished, lambda training: ", ".join(training.get("switches", ())))
-
-
-def _who(entries: tuple[Entry, ...], said: Callable[[dict[str, Any]], str]) -> list[str]:
-    """The runs' labels, each with what section ``training`` of their records says."""
-    found: dict[str, dict[str, None]] = {}
-    for entry in entries:
-        if how := said(entry.content.get("training", {})):
-            found.setdefault(how, {})[entry.label] = None
-    return [f"{', '.join(labels)}: {how}" for how, labels in sorted(found.items())]
+    found: dict[str, dict[str, dict[str, None]]] = {}
+    for entry in compared.finished:
+        of_label = found.setdefault(entry.label, {head: {} for head in heads})
+        for head, get in heads.items():
+            of_label[head][get(entry.content["training"])] = None
+    labels: dict[tuple[str, ...], list[str]] = {}
+    for label, texts in found.items():
+        said = tuple("; or ".join(filter(None, of)) or ABSENT for of in texts.values())
+        labels.setdefault(said, []).append(label)
+    rows = [
+        (", ".join(names), dict(zip(heads, said, strict=True))) for said, names in labels.items()
+    ]
+    return table("Settings that differ", "framework", rows if len(rows) > 1 else [])

@@ -13,16 +13,8 @@ import pandas as pd
 from helpers.record import tasks
 from helpers.record.tasks import Metric
 from helpers.results import run_sets, tables
-from helpers.results.comparison import (
-    KEPT,
-    Comparison,
-    Entry,
-    latest_of_each,
-    repeats,
-    with_ends,
-)
-from helpers.results.ranking import ranked
-from helpers.results.tables import ABSENT, Cell, Name, Table, of_run
+from helpers.results.comparison import KEPT, Comparison, Entry, repeats, with_ends
+from helpers.results.tables import ABSENT, Cell, Name, Table
 
 NOT_REACHED = "not reached"
 ENDS = "Times are those at the end of the first epoch that reached the value."
@@ -41,12 +33,6 @@ def history(entry: Entry) -> pd.DataFrame:
         epochs["clock"] = (epochs["train_seconds"] + epochs["valid_seconds"]).cumsum()
         epochs["seen"] = epochs["images"].cumsum()
     return epochs
-
-
-def drops(entry: Entry) -> list[int]:
-    """The epochs after which the run's learning rate dropped, of those that it trained."""
-    after = entry.content["recipe"]["lr_milestones"]
-    return [epoch for epoch in after if epoch < len(entry.content.get("epochs") or [])]
 
 
 def spread(group: Sequence[Entry]) -> pd.DataFrame:
@@ -102,17 +88,6 @@ def best(entry: Entry, metric: Metric) -> float:
     return math.nan if epochs.empty else float(epochs[metric.of_epoch].max())
 
 
-def target(compared: Comparison) -> float | None:
-    """The highest value, in steps of 0.01, that every finished run reached in validation.
-
-    Of the metric that learning is shown by. None where a run has none at all.
-    """
-    found = [best(entry, compared.metric) for entry in latest_of_each(compared.finished)]
-    if not found or any(math.isnan(value) for value in found):
-        return None
-    return math.floor(round(min(found) * 100, 6)) / 100
-
-
 @dataclass(frozen=True)
 class Reached:
     """The end of an epoch: its number, seconds and images trained on until then."""
@@ -133,34 +108,6 @@ def reached(entry: Entry, metric: Metric, wanted: float) -> Reached | None:
         return None
     first = there.iloc[0]
     return Reached(int(first["epoch"]), float(first["clock"]), int(first["seen"]))
-
-
-def table(compared: Comparison) -> Table:
-    """When each last run first reached :func:`target`, the quickest first of those that rank."""
-    metric, wanted, race = compared.metric, target(compared), ranked(compared)
-    unit, clock = clock_of(compared)
-    rows = []
-    for entry in latest_of_each(compared.finished):
-        first = None if wanted is None else reached(entry, metric, wanted)
-        cells = {
-            f"time ({unit})": Cell(first.seconds if first else None, clock, missing=NOT_REACHED),
-            "epoch": Cell(first.epoch if first else None, missing=ABSENT),
-            f"best {metric.short}": Cell(best(entry, metric), metric.text),
-        }
-        place = first.seconds if first and entry in race else math.inf
-        rows.append((place, of_run(entry), cells))
-    rows.sort(key=lambda row: row[0])
-    said = "" if wanted is None else f" of {metric.target(wanted)}"
-    title = f"Time to a validation {metric.short}{said}"
-    return tables.table(title, "run", [row[1:] for row in rows], note=ENDS)
-
-
-def clock_of(compared: Comparison) -> tuple[str, Callable[[float], str]]:
-    """The unit and form of the times in these tables, by the longest training."""
-    ends = [
-        history(entry).get("clock", pd.Series(dtype=float)).max() for entry in compared.finished
-    ]
-    return tables.time_column(ends)
 
 
 def targets(compared: Comparison) -> list[float]:
@@ -216,44 +163,35 @@ def to_targets(compared: Comparison) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def targets_table(compared: Comparison) -> Table:
-    """Rows runs; for each of the recipe's targets the time, and the images trained on.
-
-    The quickest to the first target first, of those that rank.
-    """
-    metric, race = compared.metric, ranked(compared)
-    unit, clock = clock_of(compared)
-    runs: dict[Name, list[Entry]] = {}
-    for entry in compared.finished:
-        runs.setdefault(of_run(entry), []).append(entry)
-    rows = []
-    for name, entries in runs.items():
-        cells: dict[Name, Cell] = {}
-        for wanted in targets(compared):
-            head = f"{metric.short} {metric.target(wanted)}"
-            got = [first for entry in entries if (first := reached(entry, metric, wanted))]
-            of = "" if len(got) == len(entries) else f"in {len(got)} of {len(entries)} runs"
-            times, images = [one.seconds for one in got], [one.images for one in got]
-            cells[Name(f"time ({unit})", above=head)] = _spread(times, clock, NOT_REACHED, of)
-            cells[Name("images", above=head)] = _spread(images, "{:,.0f}".format, ABSENT)
-        first_time = next((cell.number for cell in cells.values()), None)
-        place = first_time if first_time and entries[0] in race else math.inf
-        rows.append((place, name, cells))
-    rows.sort(key=lambda row: row[0])
+def table(compared: Comparison) -> Table:
+    """Rows runs; for each of the recipe's targets the time, and the images trained on."""
+    metric, found = compared.metric, to_targets(compared)
+    unit, clock = tables.time_column(found.get("seconds", ()))
+    rows: dict[Name, dict[str, Cell]] = {}
+    for (name, wanted), runs in found.groupby(["run", "target"], sort=False) if len(found) else ():
+        head = f"{metric.short} {metric.target(wanted)}"
+        got = runs.dropna(subset="seconds")
+        of = "" if len(got) == len(runs) else f"in {len(got)} of {len(runs)} runs"
+        rows.setdefault(Name(name), {}).update(
+            {
+                f"{head} ({unit})": _spread(got["seconds"], clock, NOT_REACHED, of),
+                f"images to {head}": _spread(got["images"], "{:,.0f}".format, ABSENT),
+            }
+        )
     return tables.table(
         "Time and images to the recipe's targets",
         "run",
-        [row[1:] for row in rows],
-        note=f"{ENDS} Images counts the training images up to that time. With several runs, cells "
-        "give the geometric mean of those that reached the target, with the minimum and maximum.",
-        kind="wide",
+        rows.items(),
+        note=f"{ENDS} Of several runs, cells hold the geometric mean of those that reached the "
+        "target, with the minimum and maximum.",
+        folded=True,
     )
 
 
 def _spread(
-    values: Sequence[float], form: Callable[[float], str], missing: str, note: str = ""
+    values: "pd.Series[float]", form: Callable[[float], str], missing: str, note: str = ""
 ) -> Cell:
-    if not values:
+    if values.empty:
         return Cell(None, missing=missing)
-    low, high = (min(values), max(values)) if len(values) > 1 else (None, None)
+    low, high = (values.min(), values.max()) if len(values) > 1 else (None, None)
     return Cell(geometric_mean(values), form, low, high, note)

@@ -13,7 +13,7 @@ def table_of(compared: Comparison) -> Table:
     The share is of the fastest product of any run of that precision on as many devices. Runs whose
     record has no FLOP/s of training have no row.
     """
-    rows = []
+    rows, sizes = [], set[str]()
     runs = [e for e in latest_of_each(compared.finished) if "arithmetic" in e.content]
     best: dict[tuple[Any, ...], float] = {}
     for entry in runs:
@@ -24,12 +24,11 @@ def table_of(compared: Comparison) -> Table:
         if "synthetic" not in found:
             continue
         trained, peak = found["synthetic"]["flops_per_second"], best[_alike(entry)]
-        size = f"{found['size']} x {found['size']}"
+        sizes.add(f"{found['size']} x {found['size']} in {entry.content['recipe']['precision']}")
         row = {
             "images/s": Cell(entry.content["synthetic"]["images_per_second"], "{:,.0f}".format),
             "training (GFLOP/s)": Cell(trained, arithmetic.giga),
             "matrix product (GFLOP/s)": Cell(found["product"]["flops_per_second"], arithmetic.giga),
-            "size": f"{size}, {entry.content['recipe']['precision']}",
             "share": Cell(trained / peak, share),
         }
         rows.append((of_run(entry), row))
@@ -39,9 +38,10 @@ def table_of(compared: Comparison) -> Table:
         rows,
         note="The share is training's FLOP/s on synthetic data divided by those of the fastest "
         "matrix product of any framework on as many such devices, in the same precision. The "
-        "product is a measured reference, not the hardware's limit. Training's FLOPs are three "
-        "times those of the forward pass. All figures are medians of the rounds.",
-    ).without_uniform("size")
+        f"product ({', '.join(sorted(sizes))}) is a measured reference, not the hardware's limit. "
+        "Training's FLOPs are three times the forward pass's. Figures are medians of the rounds.",
+        folded=True,
+    )
 
 
 def _alike(entry: Entry) -> tuple[Any, ...]:

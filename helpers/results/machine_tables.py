@@ -17,31 +17,30 @@ from helpers.results.tables import (
     ranged,
     short_number,
     table,
-    transposed,
 )
 
 
 def cards(compared: Comparison) -> Table:
-    """A column a machine: its hosts, CPU, memory, GPUs, what joins them, driver, network.
+    """A row a machine: its hosts, CPU, memory, GPUs, what joins them, driver, network.
 
     Empty where no run knew its machine. What the records do not tell is ``not recorded``.
     """
-    columns: dict[Name | str, dict[str, str]] = {}
+    rows: list[tuple[Name | str, dict[str, str]]] = []
     for name, entries in _by_machine(compared).items():
         contents = [entry.content for entry in entries]
         hardware = [content["hardware"] for content in contents]
-        columns[name] = {
+        found = {
             "hosts": _all(host for content in contents for host in comparability.hosts_of(content)),
             "CPU": f"{hardware[0]['cpu']}, {hardware[0]['cores']} logical cores",
             "memory": f"{hardware[0]['memory_bytes'] / 2**30:.0f} GiB",
             "GPUs": _gpus(hardware),
             "between GPUs": _between(hardware),
-            "driver": _all(str(found["driver"] or "none") for found in hardware),
-            "system": _all(str(found["platform"]) for found in hardware),
-            "nodes": _all(filter(None, map(_nodes, contents))) or "one",
-            "runs": str(len(entries)),
+            "driver": _all(str(each["driver"]) for each in hardware if each["driver"]),
+            "system": _all(str(each["platform"]) for each in hardware),
+            "nodes": _all(filter(None, map(_nodes, contents))),
         }
-    return table("Machines", "machine", transposed(columns), kind="wide")
+        rows.append((name, {what: text for what, text in found.items() if text}))
+    return table("Machines", "machine", rows)
 
 
 def _by_machine(compared: Comparison) -> dict[str, list[Entry]]:
@@ -62,15 +61,15 @@ def label_anywhere(entry: Entry) -> str:
 
 
 def _gpus(hardware: list[dict[str, Any]]) -> str:
-    """The GPUs of the run that saw the most."""
+    """The GPUs of the run that saw the most; nothing without GPUs."""
     most: list[str] = max((found["gpus"] for found in hardware), key=len)
     counted = {name: most.count(name) for name in dict.fromkeys(most)}
-    return ", ".join(f"{count} x {name}" for name, count in counted.items()) or "none"
+    return ", ".join(f"{count} x {name}" for name, count in counted.items())
 
 
 def _between(hardware: list[dict[str, Any]]) -> str:
     if not any(found["gpus"] for found in hardware):
-        return "-"
+        return ""
     if not any("topology" in found for found in hardware):
         return "not recorded"
     return _all(pair for found in hardware for pair in found.get("topology", [])) or "one GPU"
@@ -168,7 +167,7 @@ def versions_table(compared: Comparison) -> Table:
         packages = [f"{name} {version}" for name, version in of.items() if version != "-"]
         found.setdefault(", ".join(packages), []).append(str(label))
     rows = [(", ".join(labels), {"packages": packages}) for packages, labels in found.items()]
-    return table("Versions", "framework", rows)
+    return table("Versions", "framework", rows, folded=True)
 
 
 def hardware(compared: Comparison) -> Table:
@@ -186,7 +185,7 @@ def hardware(compared: Comparison) -> Table:
         recipe = content["recipe"]
         values = {
             "machine": content["run"]["host"],
-            "devices": devices_text(content["devices"]) + nodes_text(content),
+            "devices": ", ".join(filter(None, [devices_text(content["devices"]), _nodes(content)])),
             "recipe": (
                 f"{recipe['name']}, {recipe['crop']} px, "
                 f"{recipe['epochs']} epoch{'s' * (recipe['epochs'] != 1)}, {recipe['precision']}"
@@ -212,7 +211,7 @@ def hardware(compared: Comparison) -> Table:
         for value, who in alike.items():
             said = run_sets.named([entry_of[run] for run in who], entries)
             rows.append((what, {"value": value, "runs": said}))
-    return table("Devices, recipe, data", "what", rows)
+    return table("Devices, recipe, data", "what", rows, folded=True)
 
 
 def devices_text(found: dict[str, Any]) -> str:
@@ -229,16 +228,6 @@ def _cores(cpus: list[dict[str, Any]]) -> str:
     cores = " and ".join(", ".join(map(str, cpu["cores"])) for cpu in cpus)
     threads = " and ".join(dict.fromkeys(str(cpu["threads"]) for cpu in cpus))
     return f", cores {cores}, {threads} thread{'s' * (threads != '1')} each"
-
-
-def nodes_text(content: dict[str, Any]) -> str:
-    """``, 2 nodes by srun over eth0``; nothing of a run that no launcher started."""
-    cluster = content.get("cluster")
-    if cluster is None:
-        return ""
-    count, simulated = cluster["nodes"], "simulated " * cluster["simulated"]
-    by = f"{cluster['launcher']} {cluster['launcher_version']}"
-    return f", {count} {simulated}node{'s' * (count != 1)} by {by} over {cluster['interface']}"
 
 
 def _self_test(found: dict[str, Any] | None) -> str:

@@ -4,7 +4,6 @@ Runs are repeats of each other where label (framework, notebook, its code, and t
 differ within the comparison) and number of devices are the same.
 """
 
-from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -13,12 +12,17 @@ import pandas as pd
 from helpers.frameworks import order
 from helpers.results.best import MORE_IS_BETTER, orders
 from helpers.results.comparability import together as marks_together
-from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each, with_ends
-from helpers.results.runs import ROUNDS, frame, undisturbed
+from helpers.results.comparison import KEPT, Comparison, with_ends
+from helpers.results.runs import PARTS, ROUNDS, frame, undisturbed
 
-FIGURES = (*MORE_IS_BETTER, "first_step_seconds", *ROUNDS, "joules", "images_per_joule")
+FIGURES = (
+    *MORE_IS_BETTER,
+    *("images_to_target", *PARTS, "first_step_seconds", *ROUNDS),
+    *("peak_bytes", "joules", "images_per_joule"),
+)
 """The figures in addition to the task's metrics."""
 
+_MEANS = [*MORE_IS_BETTER, "images_to_target"]
 _KEYS = ["label", "devices"]
 
 
@@ -32,12 +36,13 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     one passed its fairness check), marks (those that any has), the ends of the metrics' intervals
     (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for
     each of ``FIGURES`` and of the task's metrics its median under its own name, its minimum and
-    maximum under ``<figure>_low`` and ``<figure>_high``. ``best.MORE_IS_BETTER`` have their
-    geometric mean in place of the median, because it decides the order; it is NaN if a run has no
-    value. The ends of an only run's rates are over its epochs or rounds.
+    maximum under ``<figure>_low`` and ``<figure>_high``. ``best.MORE_IS_BETTER`` and
+    images_to_target have their geometric mean in place of the median, because it decides the order
+    and makes speed-ups multiply; it is NaN if a run has no value. The ends of an only run's rates
+    are over its epochs or rounds.
     """
     numbers, metrics = frame(compared), compared.task.metrics
-    figures = [*FIGURES[:-2], *(metric.figure for metric in metrics), *FIGURES[-2:]]
+    figures = [*FIGURES, *(metric.figure for metric in metrics)]
     ends = [end for metric in metrics for end in metric.ends]
     fixed = {
         "series": "first",
@@ -56,7 +61,7 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     found = pd.concat(
         [groups.size().rename("runs"), groups.agg(fixed), with_ends(groups[figures])], axis=1
     )
-    found[list(MORE_IS_BETTER)] = groups[list(MORE_IS_BETTER)].agg(_geometric_mean)
+    found[_MEANS] = groups[_MEANS].agg(lambda each: np.exp(np.log(each.to_numpy()).mean()))
     alone = found["runs"] == 1
     for rate in ("images_per_second", *ROUNDS):
         for end in ("_low", "_high"):
@@ -81,6 +86,13 @@ def ordered(compared: Comparison) -> pd.DataFrame:
     return found.sort_values("label", key=lambda names: names.map(places), kind="stable")
 
 
+def widest_first(compared: Comparison) -> tuple[pd.DataFrame, int]:
+    """The rows of :func:`ordered`, each label's most devices first; and how many these are."""
+    found = ordered(compared)
+    wide = found["devices"] == found.groupby("label")["devices"].transform("max")
+    return pd.concat([found[wide], found[~wide]]), int(wide.sum())
+
+
 def field(compared: Comparison) -> pd.DataFrame:
     """The rows of :func:`ordered` on the most devices that rank; empty where nothing ranks."""
     found = ordered(compared)
@@ -88,38 +100,13 @@ def field(compared: Comparison) -> pd.DataFrame:
     return able[able["devices"] == able["devices"].max()]
 
 
-def _geometric_mean(values: pd.Series) -> float:
-    """NaN if one is missing."""
-    return float(np.exp(np.log(values.to_numpy()).mean()))
-
-
 def brackets(compared: Comparison) -> str:
     """What the brackets of the tables hold."""
-    numbers = summarise(compared)
-    low, high = numbers["runs"].min(), numbers["runs"].max()
     if not repeated(compared):
-        return (
-            "Each row is one run. Brackets behind images/s hold the minimum and maximum of its "
-            "epochs without the first."
-        )
-    count = str(low) if low == high else f"{low} to {high}"
-    said = (
-        f"Rows have {count} runs: the geometric mean of times and images/s, the median of other "
-        "figures. Brackets hold the minimum and maximum of the runs"
-    )
-    alone = "; behind images/s of one run, of its epochs without the first" * bool(low == 1)
-    return f"{said}{alone}."
-
-
-def shown(compared: Comparison) -> str:
-    """Which run a single run's figures come from; empty if none was repeated."""
-    if not repeated(compared):
-        return ""
-    last = seeds(latest_of_each(compared.finished))
-    seed = f" (seed {last.pop()})" if len(last) == 1 and len(seeds(compared.finished)) > 1 else ""
+        return "Brackets hold the minimum and maximum of the epochs without the first."
     return (
-        f"Charts and tables show the last of repeated runs{seed}, unless they say that they cover "
-        "all."
+        "Times and images/s are geometric means of the runs, other figures are medians; brackets "
+        "hold the minimum and maximum."
     )
 
 
@@ -129,9 +116,9 @@ def repeated(compared: Comparison) -> bool:
     return not numbers.empty and bool(numbers["runs"].max() > 1)
 
 
-def seeds(entries: Iterable[Entry]) -> set[int]:
-    """The seeds of these runs."""
-    return {entry.content["recipe"]["seed"] for entry in entries}
+def seeds(compared: Comparison) -> int:
+    """How many seeds the finished runs have."""
+    return len({entry.content["recipe"]["seed"] for entry in compared.finished})
 
 
 def _only(values: pd.Series) -> float:

@@ -10,6 +10,7 @@ from helpers.results import comparability, learning_curves
 from helpers.results.comparison import KEPT, Comparison, Entry
 from helpers.results.ranking import ranked
 from helpers.results.shared_settings import unequal
+from helpers.training import attribution
 
 ROUNDS = {
     "files_images_per_second": "files",
@@ -17,6 +18,7 @@ ROUNDS = {
     "loader_images_per_second": "loader",
 }
 """By column the record's section; their rounds explain the rate of the epochs."""
+PARTS = ("seconds_compiling", "seconds_training", "seconds_validating", "seconds_other")
 
 
 @lru_cache(maxsize=KEPT)
@@ -31,12 +33,15 @@ def frame(compared: Comparison) -> pd.DataFrame:
       frameworks, and all runs are of one machine and did the same work);
     - seconds (all epochs: training, validation and compiling), seconds_to_target (until the end of
       the epoch that reached ``learning_curves.main_target``; NaN if none did or there is none),
-      images_per_second of the epochs without the first;
+      images_to_target (trained on until then), images_per_second of the epochs without the first;
+    - seconds_compiling (what the first step took longer than a typical one), seconds_training (the
+      rest of the epochs' training), seconds_validating and seconds_other: together the seconds;
     - first_step_seconds, step_median, step_minimum and step_maximum (seconds, without the first
       step of each epoch), the rounds' files_, synthetic_ and loader_images_per_second; of these
       rates the minimum and maximum (``_low``, ``_high``) over the run's epochs or rounds;
     - those of the task's metrics (mean_auc, auc_low and auc_high, the ends of its 95 % interval
-      over patients; or test_top1, top1_low, top1_high, test_top5, ...), joules, images_per_joule.
+      over patients; or test_top1, top1_low, top1_high, test_top5, ...), peak_bytes of a device's
+      memory, joules, images_per_joule.
     """
     race = ranked(compared) if unequal(compared) is None else ()
     return pd.DataFrame(
@@ -54,7 +59,7 @@ def undisturbed(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _numbers(compared: Comparison, entry: Entry) -> dict[str, Any]:
     content = entry.content
-    training, test, energy = content["training"], content["test"], content.get("energy", {})
+    training, test, energy = content["training"], content["test"], _energy(content)
     metrics = tasks.of(content["recipe"]).metrics
     wanted, trained = learning_curves.main_target(compared), comparability.steady(content)
     got = None if wanted is None else learning_curves.reached(entry, compared.metric, wanted)
@@ -69,9 +74,11 @@ def _numbers(compared: Comparison, entry: Entry) -> dict[str, Any]:
         "marks": comparability.marks(content),
         "seconds": training["seconds"],
         "seconds_to_target": got and got.seconds,
+        "images_to_target": got and got.images,
         "images_per_second": training["images_per_second"],
         "images_per_second_low": min(trained),
         "images_per_second_high": max(trained),
+        **_parts(content),
         "first_step_seconds": training["first_step_seconds"],
         **{f"step_{name}": step for name, step in training.get("step_seconds", {}).items()},
     }
@@ -82,6 +89,34 @@ def _numbers(compared: Comparison, entry: Entry) -> dict[str, Any]:
     for metric in metrics:
         found |= zip((metric.figure, *metric.ends), metric.of(test), strict=True)
     return found | {
+        "peak_bytes": content.get("memory", {}).get("peak_bytes"),
         "joules": energy.get("joules"),
         "images_per_joule": energy.get("images_per_joule"),
+    }
+
+
+def _energy(content: dict[str, Any]) -> dict[str, Any]:
+    """The section of a run whose GPUs were all seen in all epochs; nothing of another."""
+    if comparability.resumed_after(content):
+        return {}
+    if comparability.nodes(content) > 1 and not comparability.simulated_nodes(content):
+        watched = content["monitor"].get("devices")
+        seen = [each for each in watched if isinstance(each, dict)] if watched else []
+        if sum(each.get("kind") == "gpu" for each in seen) < content["devices"]["count"]:
+            return {}
+    return content.get("energy", {})
+
+
+def _parts(content: dict[str, Any]) -> dict[str, float]:
+    """The seconds of a run's training by what they went into."""
+    seconds, epochs = content["training"]["seconds"], content["epochs"]
+    compiled = seconds * attribution.compiling(content)
+    train, valid = (
+        sum(epoch[f"{part}_seconds"] for epoch in epochs) for part in ("train", "valid")
+    )
+    return {
+        "seconds_compiling": compiled,
+        "seconds_training": max(train - compiled, 0.0),
+        "seconds_validating": valid,
+        "seconds_other": max(seconds - train - valid, 0.0),
     }

@@ -4,8 +4,8 @@ Text is made last, so that nothing has to be read out of it again.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -87,14 +87,11 @@ def _unknown(value: float | str | None) -> bool:
 class Name:
     """What heads a row or a column.
 
-    marks: why a run's times are not comparable. framework, devices: those of the one run that it
-    names, by which a reader of the page can choose. above: a heading that columns share.
+    marks: why a run's times are not comparable. above: a heading that columns share.
     """
 
     text: str
     marks: tuple[str, ...] = ()
-    framework: str = ""
-    devices: int | None = None
     above: str = ""
 
     def __str__(self) -> str:
@@ -108,27 +105,35 @@ def family_of(label: str) -> str | None:
 
 def of_label(label: str, marks: Iterable[str] = ()) -> Name:
     """The heading of all of a label's runs."""
-    return Name(label, tuple(marks), family_of(label) or "")
+    return Name(label, tuple(marks))
 
 
 def of_run(entry: Entry, *, timed: bool = True) -> Name:
     """A run's heading; with its marks where its times are shown."""
-    marks = entry.marks if timed else ()
-    return Name(entry.run, marks, family_of(entry.label) or "", entry.devices)
+    return Name(entry.run, entry.marks if timed else ())
 
 
-def of_row(row: Mapping[str, Any], more: str = "") -> Name:
-    """The heading of a row with a label, devices and marks: ``Keras, 2 devices``."""
-    text = f"{row['label']}, {devices(row['devices'])}{more}"
-    return Name(text, tuple(row["marks"]), family_of(row["label"]) or "", int(row["devices"]))
+def of_row(row: Mapping[str, Any], most: int | None = None) -> Name:
+    """The heading of a row with a label, devices and marks: ``Keras, 2 devices``.
+
+    ``Keras`` alone on the ``most`` devices, which the table's corner tells.
+    """
+    text = row["label"] if row["devices"] == most else f"{row['label']}, {devices(row['devices'])}"
+    return Name(text, tuple(row["marks"]))
+
+
+def on(most: int) -> str:
+    """The corner of a table whose rows are of so many devices unless they say another number."""
+    return f"on {devices(most)}"
 
 
 @dataclass(frozen=True)
 class Table:
     """Rows of cells under columns. ``kind`` is a hint to the page.
 
-    plain; wide, of many columns; runs, whose columns are runs; all, of all runs; published, which
-    are shown next to each other. folded: only its title is shown at first.
+    plain; all, of all runs; published, which are shown next to each other. folded: only its title
+    is shown at first. first: how many rows are shown at first; 0: all. drawn: the columns whose
+    figures the page also draws, with their ranges.
     """
 
     title: str
@@ -138,6 +143,8 @@ class Table:
     note: str = ""
     kind: str = "plain"
     folded: bool = False
+    first: int = 0
+    drawn: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -152,8 +159,7 @@ class Table:
     @property
     def frame(self) -> pd.DataFrame:
         """The table as text, for a notebook."""
-        heads = [(c.above, c.text) if self.above else str(c) for c in self.columns]
-        columns = pd.MultiIndex.from_tuples(heads) if self.above else pd.Index(heads, dtype=object)
+        columns = pd.Index([str(column) for column in self.columns], dtype=object)
         index = pd.Index([str(name) for name, _ in self.rows], name=self.corner, dtype=object)
         cells = [[str(cell) for cell in cells] for _, cells in self.rows]
         return pd.DataFrame(cells, index, columns, dtype=object)
@@ -170,36 +176,17 @@ class Table:
         found = groupby(column.above for column in self.columns)
         return [(text, len(list(columns))) for text, columns in found if text]
 
-    def without_uniform(self, *names: str) -> "Table":
-        """Without those of these columns that say the same in every row; the note says it once.
-
-        One that says nothing in any row is left out without a word.
-        """
-        kept, note = [], self.note
-        for place, column in enumerate(self.columns):
-            texts = {str(cells[place]) for _, cells in self.rows}
-            uniform = column.text in names and len(texts) == 1
-            if not uniform or (len(self.rows) == 1 and texts != {ABSENT}):
-                kept.append(place)
-            elif texts != {ABSENT}:
-                note = f'{note} In every row, {column.text} is "{texts.pop()}".'.strip()
-        return replace(self._columns(kept), note=note)
-
-    def _columns(self, places: Sequence[int]) -> "Table":
-        columns = tuple(self.columns[place] for place in places)
-        rows = tuple((name, tuple(cells[p] for p in places)) for name, cells in self.rows)
-        return replace(self, columns=columns, rows=rows)
-
-    def parts(self, fit: int) -> list["Table"]:
-        """The table in parts of no more columns than ``fit``, those of one heading together."""
-        heads = list(dict.fromkeys(column.above or str(column) for column in self.columns))
-        count = -(-len(heads) // max(1, fit * len(heads) // len(self.columns)))
-        found = []
-        for i in range(count):
-            chunk = heads[len(heads) * i // count : len(heads) * (i + 1) // count]
-            kept = [k for k, c in enumerate(self.columns) if (c.above or str(c)) in chunk]
-            found.append(self._columns(kept))
-        return found
+    def places(self, column: int, cell: Cell) -> tuple[float, float, float] | None:
+        """Where a drawn cell's minimum, value and maximum are, in percent of the column's most."""
+        if self.columns[column].text not in self.drawn or cell.number is None:
+            return None
+        each = [cells[column] for _, cells in self.rows]
+        known = [end for one in each for end in (one.value, one.high) if isinstance(end, float)]
+        most = max(end for end in known if not _unknown(end))
+        low, high = (
+            cell.number if end is None or _unknown(end) else end for end in (cell.low, cell.high)
+        )
+        return 100 * low / most, 100 * cell.number / most, 100 * high / most
 
 
 Head = Name | str
@@ -213,22 +200,27 @@ def table(
     rows: Iterable[tuple[Head, Row]],
     *,
     columns: Iterable[Head] | None = None,
-    note: str = "",
-    kind: str = "plain",
+    **more: Any,
 ) -> Table:
     """A table of rows, each with its heading; a row's cell that is not there is shown as ``-``.
+
+    A column that says ``-`` in every row is left out.
 
     Args:
         columns: their order; by default that in which the rows first have them, so that a column
             which the first row lacks comes last.
+        more: the table's other fields.
     """
     found = list(rows)
     heads = list(columns or dict.fromkeys(head for _, row in found for head in row))
+    heads = [
+        head for head in heads if any(str(row.get(head, ABSENT)) != ABSENT for _, row in found)
+    ]
     gap = Cell(ABSENT)
     named = [
         (_name(name), tuple(_cell(row.get(head, gap)) for head in heads)) for name, row in found
     ]
-    return Table(title, corner, tuple(map(_name, heads)), tuple(named), note, kind)
+    return Table(title, corner, tuple(map(_name, heads)), tuple(named), **more)
 
 
 def transposed(columns: Mapping[Head, Row]) -> list[tuple[Head, Row]]:
@@ -274,7 +266,7 @@ def of_metric(row: Mapping[str, Any], metric: Metric) -> Cell:
     if row["runs"] == 1:
         low, high = (row[end] for end in metric.ends)
         return Cell(row[metric.figure], metric.text, low, high)
-    return ranged(row, metric.figure, metric.text, note=f"over {row['runs']} runs")
+    return ranged(row, metric.figure, metric.text)
 
 
 def share(value: float) -> str:

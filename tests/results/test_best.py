@@ -10,7 +10,7 @@ import records
 from scipy import stats
 
 from helpers.frameworks import ROWS
-from helpers.results import best, charts, comparison, comparison_tables, conclusions, headline
+from helpers.results import best, charts, comparison, comparison_tables, conclusions
 from helpers.results.best import order
 from helpers.results.runs import frame
 
@@ -112,29 +112,27 @@ def test_no_place_of_a_report_contradicts_another(number: int, seeds: int, tmp_p
     time, steady = found["seconds"], found["images_per_second"]
     answer, line = conclusions.fastest(compared), conclusions.headline(compared)
     in_time, _, in_steady = line.partition("steady state")
-    by_measure = answer.text.split(". ")[:3]
 
     def first(text: str) -> str:
         at = {name: text.index(name) for name in NAMES if name in text}
         return min(at, key=lambda name: at[name])
 
-    if 0 < time.named < 4:
-        assert first(in_time) == time.labels[0] and answer.verdict == headline.listed(time.best)
-    if 0 < steady.named < 4 and steady.best != time.best:
+    if 0 < time.named < 3:
+        assert first(in_time) == time.labels[0]
+    if time.named:
+        assert answer.verdict == conclusions.listed(time.best)
+    if 0 < steady.named < 3 and {*steady.best} != {*time.best}:
         assert first(in_steady) == steady.labels[0]
-    for order_of, said in zip(found.values(), by_measure, strict=True):
-        if order_of.named:
-            assert first(said) == order_of.labels[0]
     table = comparison_tables.runs(compared).frame
-    picture: Any = charts.first(compared)
+    picture: Any = charts.parts(compared)
     if time.labels:
         assert first(table.index[0]) == first(picture.alt) == time.labels[0]
     shown = {
         name: float(str(text).split()[0])
         for name, text in table["training (s)"].items()
-        if name.removesuffix(", 2 devices") in time.labels
+        if name in time.labels
     }
     assert list(shown.values()) == sorted(shown.values())
     more = conclusions.answers(compared)[-1]
     assert more.question == "More devices"
-    assert answer.text.count("Measured once") == (seeds == 1) == ("measured once" in line)
+    assert answer.text.count("Measured once") == (seeds == 1)

@@ -1,7 +1,6 @@
 """The comparison and its report for runs that tell classes: every word and figure follows."""
 
 import html
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from helpers.results import (
     regression,
     report,
 )
-from helpers.results.report import sections
 from helpers.results.shared_settings import unequal
 from helpers.runner import experiments, messages, plans
 
@@ -62,7 +60,7 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
     told = "66.0 % ({:.1f} to {:.1f})".format(
         *(100 * test[f"top1_{end}"] for end in ("low", "high"))
     )
-    assert comparison_tables.runs(compared).frame.loc["Keras, 2 devices", "test top-1"] == told
+    assert comparison_tables.runs(compared).frame.loc["Keras", "test top-1"] == told
     table = by_class.table(compared).frame
     assert table.index.name == "class"
     assert list(table.index) == [*class_records.NAMES, "All images", "All images, top-5"]
@@ -72,17 +70,9 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
     assert table.loc["cat", "Keras, 2 devices"] == (
         f"{100 * row['top1']:.1f} % ({100 * row['low']:.1f} to {100 * row['high']:.1f})"
     )
-    confused = by_class.confusions(compared).frame
-    assert len(confused) == by_class.CONFUSIONS
-    first = test["confusions"][0]
-    name = f"{first['class']} classified as {first['predicted_as']}"
-    assert (
-        confused.loc[name, "Keras, 2 devices"]
-        == f"{100 * first['share']:.1f} % ({first['images']})"
-    )
     assert "Keras, 2 devices 66.0 % (" in records.shown(charts.by_class(compared)).alt
-    assert "and top-1 66.0 %" in records.shown(charts.curves(compared)).alt
-    assert "over the test part's images. They" in by_class.uncertainty(compared)
+    assert "with top-1 66.0 %" in records.shown(charts.curves(compared)).alt
+    assert by_class.drawn(compared) == "images"
 
 
 def test_the_paired_difference_is_of_the_records_resamples(compared: comparison.Comparison) -> None:
@@ -125,11 +115,9 @@ def test_time_and_images_to_each_of_the_recipes_targets(compared: comparison.Com
                 )
             else:
                 assert row[["epoch", "seconds", "images"]].isna().all()
-    table = learning_curves.targets_table(compared).frame
-    assert next(iter(table.index)) == "MXNet Gluon, 2 devices"  # the quickest
-    assert table.loc["Keras, 2 devices", ("top-1 70 %", "time (s)")] == "not reached"
-    assert table.loc["Keras, 2 devices", ("top-1 50 %", "images")] == "3,072"
-    assert learning_curves.table(compared).frame.columns[-1] == "best top-1"
+    table = learning_curves.table(compared).frame
+    assert table.loc["Keras, 2 devices", "top-1 70 % (s)"] == "not reached"
+    assert table.loc["Keras, 2 devices", "images to top-1 50 %"] == "3,072"
 
 
 def test_targets_may_be_of_top_5_and_learning_is_shown_by_it(tmp_path: Path) -> None:
@@ -139,26 +127,9 @@ def test_targets_may_be_of_top_5_and_learning_is_shown_by_it(tmp_path: Path) -> 
         epoch["valid_top5"] = 0.8 + 0.04 * number
     compared = records.load(tmp_path, content)
     assert compared.metric is tasks.TOP5 and compared.task.metric is tasks.TOP1
-    (column,) = {head.above for head in learning_curves.targets_table(compared).columns}
-    assert column == "top-5 90 %"
-    assert learning_curves.table(compared).frame["best top-5"].tolist() == ["96.0 %"]
-    assert learning_curves.target(compared) == 0.96
+    assert learning_curves.table(compared).columns[0].text == "top-5 90 % (s)"
     figure = records.drawn(charts.curves(compared))
-    assert figure.axes[1].get_title("left") == "Top-5 on the validation part, %"
-    assert [len(axes.lines) for axes in figure.axes] == [2, 1]  # chance is top-1's
-
-
-def test_the_page_has_what_its_slider_needs(batch: Path, compared: comparison.Comparison) -> None:
-    page = (batch / report.HTML).read_text()
-    assert '<label for="target">Validation top-1</label>' in page
-    assert re.search(r'type="range" min="0.0" max="0.72" step="0.01" value="0.60"', page)
-    assert '<output id="target-value" for="target">60 %</output>' in page
-    data = json.loads(re.search(r'id="target-data">(.*?)</script>', page)[1])  # type: ignore[index]
-    assert data["percent"] is True
-    rows = {row["run"]: row["epochs"] for row in data["runs"]}
-    for entry in compared.entries:
-        wanted = [round(epoch["valid_top1"], 4) for epoch in entry.content["epochs"]]
-        assert [epoch[2] for epoch in rows[entry.timed]] == wanted
+    assert [len(axes.lines) for axes in figure.axes] == [2, 2]  # the target; chance is top-1's
 
 
 def test_charts_are_of_classes(compared: comparison.Comparison) -> None:
@@ -238,13 +209,12 @@ def test_against_an_older_batch(
     records.save(tmp_path / "new", class_records.make(top1=new))
     assert main(["diff", str(tmp_path / "old"), str(tmp_path / "new")]) == (verdict != "same")
     values = rf"{100 * old:.1f} % +{100 * new:.1f} % +[+-]\d\.\d points +2\.0 points"
-    told = rf"test top-1 +{values} +tolerance +{verdict}"
+    told = rf"test top-1 +{values} +{verdict}"
     assert re.search(told, capsys.readouterr().out)
 
 
 def test_of_own_networks_none_claims_that_they_are_the_same(tmp_path: Path) -> None:
     """A fairness check without a reference cannot say it, and so neither can an answer."""
-    claims = ("trained the same network", "same initial weights")
     for own in (False, True):
         folder = tmp_path / str(own)
         for name in ("PyTorch", "MXNet Gluon"):
@@ -254,9 +224,7 @@ def test_of_own_networks_none_claims_that_they_are_the_same(tmp_path: Path) -> N
             records.save(folder, content)
         compared = comparison.load(folder)
         said = " ".join(answer.text for answer in conclusions.answers(compared))
-        said += "".join(section.lead for section in sections.sections(compared))
-        assert [claim in said for claim in claims] == [not own, not own]
-        assert ("no check can tell" in said) == own
+        assert ("no check compares the networks" in said) == own
         assert conclusions.fairness(compared).verdict == ("only in part" if own else "yes")
 
 

@@ -22,7 +22,6 @@ def test_all_runs_of_a_precision_have_a_share_of_its_fastest_product(tmp_path: P
         "images/s": "125",
         "training (GFLOP/s)": "43.4",
         "matrix product (GFLOP/s)": "50.0",
-        "size": "1024 x 1024, fp32",
         "share": "43 %",
     }
     assert found.loc["JAX fp32, 2 devices", "share"] == "43 %"

@@ -70,7 +70,7 @@ def gaps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_missing_figures_stay_missing(gaps: None) -> None:
     assert list(published.training().frame.loc["Keras"]) == ["-", "0.8146", "17:50", "-", "0.8112"]
-    assert published.training().frame.loc["Chainer", ("4 GPUs", "test AUC")] == "-"
+    assert published.training().frame.loc["Chainer", "4 GPUs test AUC"] == "-"
     assert list(published.synthetic().frame.loc["TensorFlow"]) == ["-", "13:55", "-"]
     assert pd.isna(published.results().set_index(["label", "devices"]).loc[("Keras", 1), "seconds"])
 
@@ -82,7 +82,4 @@ def test_charts_draw_what_there_is(gaps: None, tmp_path: Path) -> None:
     placed = records.drawn(charts.placed(compared))
     labels = [text.get_text() for text in placed.axes[1].get_yticklabels()]
     assert "PyTorch DataParallel" in labels and "Keras" in labels
-    scaling = records.drawn(charts.scaling(compared))
-    crosses = [line for line in scaling.axes[1].lines if line.get_marker() == "x"]
-    assert len(crosses) == 4  # of six, one has no run on one GPU, and one lost its time
     assert charts.by_class(compared) is not None

@@ -7,20 +7,12 @@ import gpumon_tools
 import pytest
 import records
 
-from helpers.results import (
-    caveats,
-    charts,
-    comparison,
-    conclusions,
-    learning_curves,
-    report,
-)
+from helpers.results import caveats, charts, comparison, conclusions, report, scaling
 from helpers.results.comparability import kind
 from helpers.results.comparison_tables import runs as all_runs
 from helpers.results.machine_tables import hardware
 from helpers.results.ranking import ranked, unranked
 from helpers.results.repeated_runs import summarise
-from helpers.results.scaling import speed
 
 Runs = list[dict[str, Any]]
 
@@ -59,17 +51,16 @@ def on_cores(names: tuple[str, ...] = ("PyTorch", "Keras", "TensorFlow"), **give
 def test_cpu_devices_with_cores_of_their_own_are_ranked(tmp_path: Path) -> None:
     compared = load(tmp_path, on_cores())
     headline = conclusions.headline(compared)
-    assert headline.startswith("On this CPU (2 devices of 1 core each), PyTorch and Keras ")
-    assert "TensorFlow" not in headline and "all three are fairly compared" in headline
+    assert headline == "PyTorch and Keras are level in time and in steady state."
     assert conclusions.fastest(compared).verdict == "PyTorch and Keras"
     more = conclusions.answers(compared)[-1]
     assert more.question == "More devices" and "steady state x 1.88" in more.verdict
     assert list(all_runs(compared).frame.index) == [
-        f"{label}, {count}"
+        f"{label}{count}"
+        for count in ("", ", 1 device")
         for label in ("PyTorch", "Keras", "TensorFlow")
-        for count in ("1 device", "2 devices")
     ]
-    assert speed.table(compared).frame["efficiency"]["TensorFlow"] == "94 %"
+    assert scaling.table(compared).frame["efficiency"]["TensorFlow"] == "94 %"
     assert "cores 0 and 1, 1 thread each" in hardware(compared).frame.to_string()
     report.write(tmp_path)
     text = (tmp_path / report.MARKDOWN).read_text("utf-8")
@@ -134,9 +125,8 @@ def test_gpus_and_cpus_are_never_in_one_ranking(tmp_path: Path) -> None:
     runs = [records.make("Keras", speed=10, gpu=True), *on_cores()]
     compared = load(tmp_path, runs)
     assert [entry.label for entry in ranked(compared)] == ["Keras on NVIDIA H100"]
-    assert conclusions.headline(compared).startswith("On 2 NVIDIA H100, Keras")
+    assert conclusions.headline(compared).startswith("Keras on NVIDIA H100 trains in ")
     assert "CPU results" not in conclusions.fastest(compared).text
-    assert learning_curves.table(compared).frame.index[0] == "Keras on NVIDIA H100, 2 devices"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +145,6 @@ def test_cpu_runs_rank_only_on_one_cpu_with_equal_devices(
     assert unranked(compared) == f"CPU runs are not ranked, because {why}"
     assert conclusions.fastest(compared).verdict == conclusions.UNRANKED
     assert list(summarise(compared)["runs"]) == [1, 1]  # nor are they repeats of each other
-    assert list(learning_curves.table(compared).frame.index) == [e.run for e in compared.entries]
 
 
 def timed(name: str, first: float, later: float, seed: int = 0, **given: Any) -> dict[str, Any]:
@@ -178,20 +167,18 @@ def test_training_time_comes_first_and_steady_state_is_the_epochs(tmp_path: Path
     compared = load(tmp_path, runs)
     answer = conclusions.fastest(compared)
     assert answer.verdict == "Chainer"
-    time, steady = answer.text.split("steady state")[:2]
-    assert time.index("Chainer") < time.index("PyTorch") and "JAX 200" in steady
-    headline = conclusions.headline(compared)
-    assert headline.index("Chainer") < headline.index("JAX") and "once" in headline
+    assert "Measured once" in answer.text
+    assert conclusions.headline(compared) == (
+        "Chainer finishes first; in steady state JAX is fastest."
+    )
     order = ["Chainer", "PyTorch", "JAX", "Keras"]
     table = all_runs(compared).frame
-    assert list(table.index) == [f"{name}, 2 devices" for name in order]
+    assert list(table.index) == order
     assert list(table.columns)[:2] == ["training (s)", "images/s"]
-    assert table["images/s"]["Keras, 2 devices"] == "100"
-    for chart in (charts.first(compared), charts.throughput(compared)):
-        axes = records.drawn(chart).axes[0]
-        assert axes.get_xscale() == "linear" and axes.get_xlim()[0] == 0
-        labels = [text.get_text().split(",")[0] for text in axes.get_yticklabels()]
-        assert labels == order
+    assert table["images/s"]["Keras"] == "100"
+    axes = records.drawn(charts.parts(compared)).axes[0]
+    assert axes.get_xscale() == "linear" and axes.get_xlim()[0] == 0
+    assert [text.get_text() for text in axes.get_yticklabels()] == order
 
 
 def test_the_time_to_the_target_is_a_measure_where_the_recipe_has_one(tmp_path: Path) -> None:
@@ -204,7 +191,6 @@ def test_the_time_to_the_target_is_a_measure_where_the_recipe_has_one(tmp_path: 
     # Four epochs at 100 images/s against one at 80.
     assert list(table["to AUC 0.65 (s)"]) == ["45.0", "13.8"]
     assert conclusions.fastest(compared).verdict == "PyTorch"
-    assert "AUC 0.65: Keras" in conclusions.fastest(compared).text
 
 
 def test_repeats_have_their_geometric_mean_and_extremes(tmp_path: Path) -> None:
@@ -231,7 +217,7 @@ def test_a_run_whose_rounds_contradict_its_epochs_is_not_ranked(
     assert conclusions.fastest(compared).verdict == ("Keras" if marked else "PyTorch")
     assert (summarise(compared)["marks"][0] != ()) == marked
     said = caveats.remarks(compared).frame["remark"]
-    assert any("its epochs trained 100" in line for line in said) == marked
+    assert any("the rate of its epochs" in line for line in said) == marked
 
 
 def test_a_disturbed_run_leaves_its_repeats_ranked(tmp_path: Path) -> None:
@@ -258,7 +244,7 @@ def test_a_single_epoch_contradicts_no_rounds(tmp_path: Path) -> None:
 def test_what_shares_cores_scales_nothing_beside_what_has_its_own(tmp_path: Path) -> None:
     runs = [*on_cores(("PyTorch",)), records.make(devices=1), records.make(devices=2, speed=150)]
     compared = load(tmp_path, runs)
-    assert set(speed.numbers(compared)["label"]) == {"PyTorch 1 core per device"}
+    assert set(scaling.numbers(compared)["label"]) == {"PyTorch 1 core per device"}
 
 
 def test_lanes_end_with_training(tmp_path: Path) -> None:
@@ -273,4 +259,3 @@ def test_lanes_end_with_training(tmp_path: Path) -> None:
     recording = trace.recording
     assert recording.end == 12.0 and max(recording.times) <= 12.0
     assert {mark.name for mark in recording.marks} == {"train", "validate"}
-    assert {len(column) for column in recording.columns} == {len(recording.times)}

@@ -156,7 +156,7 @@ def test_simulated_nodes_are_not_ranked(virtual: bool, tmp_path: Path) -> None:
     network = "its 2 nodes were simulated on one machine, so no network was measured"
     assert (network in set(said)) == virtual
     cell = machine_tables.hardware(compared).frame.to_string()
-    assert f"2 {'simulated ' * virtual}nodes by mpiexec 5.0.2 over" in cell
+    assert f"2{' simulated' * virtual} by mpiexec 5.0.2 over" in cell
 
 
 def test_as_many_devices_on_other_nodes_are_no_repeats(tmp_path: Path) -> None:
@@ -168,7 +168,6 @@ def test_as_many_devices_on_other_nodes_are_no_repeats(tmp_path: Path) -> None:
         "PyTorch 2 x 1 simulated, 2 devices",
     ]
     assert len(comparison.latest_of_each(compared.finished)) == 2
-    assert "2 CPU devices of 1 and 2 simulated nodes" in conclusions.headline(compared)
 
 
 @pytest.mark.parametrize(

@@ -4,23 +4,10 @@ Each function takes a comparison and returns a chart, or None where there is not
 """
 
 from helpers.results.charts.classes import by_class
-from helpers.results.charts.learning import curves, devices_against
-from helpers.results.charts.parts import attribution, traces
-from helpers.results.charts.scaling import factors, scaling
-from helpers.results.charts.speed import energy, first, placed, throughput
+from helpers.results.charts.learning import curves, losses
+from helpers.results.charts.scaling import scaling
+from helpers.results.charts.speed import parts, placed
 from helpers.results.charts.style import Chart
+from helpers.results.charts.traces import traces
 
-__all__ = [
-    "Chart",
-    "attribution",
-    "by_class",
-    "curves",
-    "devices_against",
-    "energy",
-    "factors",
-    "first",
-    "placed",
-    "scaling",
-    "throughput",
-    "traces",
-]
+__all__ = ["Chart", "by_class", "curves", "losses", "parts", "placed", "scaling", "traces"]

@@ -48,6 +48,7 @@ def by_class(compared: Comparison) -> Chart | None:
         ),
         lambda width: _by_class(compared, width),
         numbers.left_out(compared).strip(),
+        folded=True,
     )
 
 

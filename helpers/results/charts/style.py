@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
@@ -24,8 +23,6 @@ from helpers.training.figure_style import PAGE, WIDTH, styled
 
 COLOURS = {row.family: row.colour for row in ROWS}
 OTHERS = "#56B4E9"
-MOST_ROWS = 12
-"""The most rows of a chart with a row a run."""
 MARKERS = {row.family: row.marker for row in ROWS}
 
 
@@ -33,7 +30,8 @@ MARKERS = {row.family: row.marker for row in ROWS}
 class Chart:
     """A picture of a comparison, which ``draw`` makes as wide as it is told, in inches.
 
-    alt: what it shows, in words, for screen readers. note: what stands below it.
+    alt: what it shows, in words, for screen readers. note: what stands below it. folded: only its
+    title is shown at first.
     """
 
     name: str
@@ -41,6 +39,7 @@ class Chart:
     alt: str
     draw: Callable[[float], Figure]
     note: str = ""
+    folded: bool = False
 
     def figure(self, width: float = WIDTH) -> Figure:
         return styled(self.draw)(width)
@@ -96,28 +95,6 @@ def line_of(label: str, labels: Iterable[str]) -> dict[str, Any]:
         "mfc": colour_of(label) if place == 0 else PAGE,
         "ls": styles[place % len(styles)],
     }
-
-
-def interval(
-    axes: Axes, row: Mapping[str, Any], figure: str, y: float, text: str, **mark: Any
-) -> None:
-    """A row's median as a marker, with a line from its minimum to its maximum, and ``text``."""
-    colour = colour_of(row["label"])
-    low, value, high = (row[f"{figure}{end}"] for end in ("_low", "", "_high"))
-    axes.plot([low, high], [y, y], color=colour, lw=3, alpha=0.4)
-    axes.plot(value, y, ls="none", color=colour, **{"ms": 7} | mark)
-    note(axes, text, (max(high, value), y), (7, 0), fontsize=8.5)
-
-
-def widest_rows(numbers: pd.DataFrame) -> pd.DataFrame:
-    """Those of each label's most devices."""
-    widest = numbers.sort_values("devices").groupby("label", sort=False).tail(1)
-    return numbers[numbers.index.isin(widest.index)]
-
-
-def few(numbers: pd.DataFrame) -> pd.DataFrame:
-    """The rows, or if a chart cannot hold so many, those of each label's most devices."""
-    return numbers if len(numbers) <= MOST_ROWS else widest_rows(numbers)
 
 
 def faded(colour: str, strength: float) -> tuple[float, float, float, float]:

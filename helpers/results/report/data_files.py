@@ -13,19 +13,18 @@ from helpers.results import (
     comparability,
     conclusions,
     learning_curves,
-    loader_supply,
     machine_tables,
     paired_test,
     published,
-    wait_causes,
+    scaling,
+    waits,
 )
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.repeated_runs import summarise
 from helpers.results.report.sections import title
 from helpers.results.runs import frame
-from helpers.results.scaling import resources, speed, speedup_factors
 
-VERSION = 2
+VERSION = 3
 _SO_FAR = {"clock": "seconds_so_far", "seen": "images_so_far"}
 _OF_RUN: dict[str, Callable[[Entry], Any]] = {
     "experiment": lambda e: e.folder.parent.name,
@@ -49,7 +48,7 @@ COLUMNS = (*_OF_RUN, "measure", "epoch", "target", "part", "value")
 _EPOCH = ("learning_rate", "train_loss", "valid_loss", "train_seconds", "valid_seconds", "images")
 _NOT_MEASURED = (
     *("label", "series", "devices", "nodes", "kind", "seed", "comparable", "marks", "ranks"),
-    "seconds_to_target",  # a row a target
+    *("seconds_to_target", "images_to_target"),  # a row a target
 )
 
 
@@ -57,9 +56,8 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     """The files by name, also those that would hold nothing. Numbers are not rounded.
 
     runs: a row a finished run. repeats: a row a framework and number of devices, with means or
-    medians, and extremes. scaling: speed-up and efficiency. split: hardware and statistical
-    efficiency to each target. resources: energy, memory, the first step. loader: supply and demand
-    of images. targets: time and images to each of the recipe's. paired: differences of the metric
+    medians, and extremes. scaling: speed-ups and efficiency. loader: supply and demand of images.
+    targets: time and images to each of the recipe's. paired: differences of the metric
     on the same test images. epochs, auc (or classes and confusions), attribution, fairness,
     versions: what the records say, a row a value. published: the article's figures, with runs of
     its network.
@@ -68,9 +66,7 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     return {
         "runs": frame(compared),
         "repeats": summarise(compared),
-        "scaling": speed.numbers(compared) if speed.several(compared) else pd.DataFrame(),
-        "split": _splits(compared) if speedup_factors.several(compared) else pd.DataFrame(),
-        "resources": resources.numbers(compared),
+        "scaling": scaling.numbers(compared) if scaling.several(compared) else pd.DataFrame(),
         "epochs": _rows(compared.entries, _epochs),
         "targets": learning_curves.to_targets(compared),
         **{each.file: pd.DataFrame() for each in TASKS.values()},
@@ -80,22 +76,14 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         ),
         "confusions": _rows(compared.finished, lambda e: e.content["test"].get("confusions", [])),
         "paired": paired_test.differences(compared).reset_index(drop=True),
-        "attribution": wait_causes.numbers(compared).reset_index(),
-        "loader": loader_supply.numbers(compared),
+        "attribution": waits.numbers(compared).reset_index(),
+        "loader": waits.supply(compared),
         "fairness": _rows(
             compared.entries, lambda e: e.content.get("fairness", {}).get("checks", [])
         ),
         "versions": machine_tables.versions(compared).reset_index(),
         "published": published.results() if published.belong(compared) else pd.DataFrame(),
     }
-
-
-def _splits(compared: Comparison) -> pd.DataFrame:
-    """The factors for each of the recipe's targets, or for the one that is shown if it has none."""
-    wanted: Sequence[float | None] = learning_curves.targets(compared) or [None]
-    return pd.concat(
-        [speedup_factors.numbers(compared, value) for value in wanted], ignore_index=True
-    )
 
 
 def csv(frame: pd.DataFrame) -> str:

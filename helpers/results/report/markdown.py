@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from helpers.results import conclusions
 from helpers.results.comparison import Comparison
-from helpers.results.report.sections import Block, Section, Target, Texts, title
+from helpers.results.report.sections import Block, Section, Texts, title
 from helpers.results.tables import Table
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
@@ -14,21 +14,17 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 def render(compared: Comparison, sections: Sequence[Section]) -> str:
     """The whole text, ending in a newline."""
     parts = [f"# {_text(title(compared))}", _text(conclusions.headline(compared))]
-    answers = conclusions.answers(compared)
-    parts.append(
-        "\n".join(f"- **{_text(a.question)}** {_text(a.verdict)}: {_text(a.text)}" for a in answers)
-    )
     for section in sections:
+        blocks = [(block.title, said) for block in section.blocks if (said := _block(block))]
+        if not blocks:
+            continue
         parts += [f"## {_text(section.title)}", _text(section.lead)]
-        for block in section.blocks:
-            alike = block.title == section.title
-            parts += _block(block)[alike:]  # their heading stands there already
+        for heading, said in blocks:
+            parts += said[heading == section.title :]  # their heading stands there already
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _block(block: Block) -> list[str]:
-    if isinstance(block, Target):
-        block = block.table
     if isinstance(block, Table):
         badge = " (published, not measured here)" if block.kind == "published" else ""
         return [f"### {_text(block.title)}{badge}", _table(block), _text(block.note)]

@@ -1,6 +1,5 @@
-// The page's own script: which tables are wider than the page; sorting, filtering and copying them;
-// which rows and columns are shown; time to a chosen value. Without it the page shows all rows, and
-// the default value.
+// The page's own script: which tables are wider than the page; sorting, filtering and copying them.
+// Without it the page shows all rows.
 (function () {
   "use strict";
   const mark = boxes => boxes.forEach(box => box.classList.toggle("over", box.scrollWidth > box.clientWidth + 1));
@@ -63,7 +62,7 @@
   };
   function copied(table, form) {
     const rows = [...table.tHead.rows, ...table.tBodies[0].rows].filter(
-      row => !row.hidden && !row.classList.contains("unmatched"));
+      row => !row.classList.contains("unmatched"));
     if (form === "CSV") {
       const value = cell => cell.dataset.value ?? plain(cell);
       return rows.map(row => [...row.cells].map(cell => quoted(value(cell))).join(",")).join("\n");
@@ -116,7 +115,7 @@
     else box.nextElementSibling?.querySelector("button.all") ? box.nextElementSibling.after(tools) : box.after(tools);
   });
 })();
-const chooseAgain = (function () {
+(function () {
   "use strict";
   document.querySelectorAll("button.all").forEach(button => {
     const box = button.parentElement.previousElementSibling;
@@ -124,55 +123,4 @@ const chooseAgain = (function () {
     button.hidden = false;
     button.addEventListener("click", () => { box.classList.remove("cut"); button.hidden = true; });
   });
-  const form = document.getElementById("choose");
-  if (!form) return () => {};
-  form.hidden = false;
-  function choose() {
-    const hidden = { of: new Set(), on: new Set() };
-    form.querySelectorAll("input").forEach(box => {
-      for (const key of ["of", "on"]) if (key in box.dataset && !box.checked) hidden[key].add(box.dataset[key]);
-    });
-    document.querySelectorAll("table [data-of], table [data-on]").forEach(part => {
-      part.hidden = hidden.of.has(part.dataset.of) || hidden.on.has(part.dataset.on);
-    });
-  }
-  form.addEventListener("change", choose);
-  return choose;
-})();
-(function () {
-  "use strict";
-  const slider = document.getElementById("target");
-  if (!slider) return;
-  const { percent, runs } = JSON.parse(document.getElementById("target-data").textContent);
-  const shown = document.getElementById("target-value");
-  const body = document.querySelector("#target-table tbody");
-  const text = (value, digits) => percent ? `${(100 * value).toFixed(digits - 2)} %` : value.toFixed(digits);
-  function show() {
-    const wanted = Number(slider.value);
-    shown.textContent = text(wanted, 2);
-    const rows = runs.map(run => {
-      const first = run.epochs.find(epoch => epoch[2] >= wanted);
-      const best = Math.max(...run.epochs.map(epoch => epoch[2]));
-      return { run: run.run, of: run.of, on: run.on, first, best, place: run.ranks && first ? first[1] : Infinity };
-    });
-    rows.sort((a, b) => a.place - b.place || 0);
-    body.replaceChildren(...rows.map(row => {
-      const line = document.createElement("tr");
-      line.dataset.of = row.of; line.dataset.on = row.on;
-      const head = document.createElement("th");
-      head.scope = "row"; head.textContent = row.run; line.append(head);
-      const texts = [
-        row.first ? row.first[3] : "not reached",
-        row.first ? String(row.first[0]) : "-",
-        Number.isFinite(row.best) ? text(row.best, 3) : "n/a",
-      ];
-      for (const text of texts) {
-        const cell = document.createElement("td");
-        cell.textContent = text; cell.className = "number"; line.append(cell);
-      }
-      return line;
-    }));
-    chooseAgain();
-  }
-  slider.addEventListener("input", show);
 })();

@@ -111,12 +111,12 @@ def render(collected: Collected, folder: Path) -> str:
     note = (
         "Machines and frameworks are in order, not ranked: machines differ in more than the device."
     )
-    sections = [Section("results", TITLE, note, found, ("results",))]
+    sections = [Section("results", TITLE, note, found)]
     if collected.left_out:
         listed = [Texts("Records left out", collected.left_out)]
         sections.append(Section("left-out", "Records left out", "", listed))
     files = {"results": data_files.csv(pd.concat(frames))}
-    return page.of_tables(TITLE, collected.headline, sections, files, folder)
+    return page.of_sections(TITLE, collected.headline, sections, files, folder)
 
 
 def _table(compared: Comparison) -> Table:

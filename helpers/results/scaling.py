@@ -1,15 +1,15 @@
-"""Compute speed-up and scaling efficiency against one device and one node."""
+"""Compute speed-ups and scaling efficiency against one device and one node."""
 
 from functools import lru_cache
 from typing import Any
 
 import pandas as pd
 
-from helpers.results import comparability, tables
+from helpers.results import comparability, learning_curves, tables
 from helpers.results.comparability import RANKED, RESUMED, hosts_of, together
 from helpers.results.comparison import ENDS, KEPT, Comparison
 from helpers.results.repeated_runs import summarise
-from helpers.results.tables import ABSENT, Cell, Table, of_label, ranged, share
+from helpers.results.tables import ABSENT, Cell, Head, Table, of_label, ranged, share
 
 RATE = "images_per_second"
 
@@ -23,9 +23,10 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     speed_up (its images/s over the base's), efficiency (over the ideal: 1 is perfect), the same of
     synthetic data (synthetic_speed_up, synthetic_efficiency), node_efficiency (images/s of several
     nodes over as many times that of one with as many devices; NaN without such a run),
-    time_speed_up (the base's training time over its own), and of all but ideal the minimum and
-    maximum that their ranges allow (``_low``, ``_high``),
-    comparable, marks (its own and the base's), kind.
+    time_speed_up (the base's training time over its own), target_speed_up (the same of the time to
+    the target), images_factor (how many times the base's images it needed for the target: the
+    statistical efficiency), and of all but ideal the minimum and maximum that their ranges allow
+    (``_low``, ``_high``), comparable, marks (its own and the base's), kind.
 
     The base's own row is there, with 1 in each. Resumed runs are left out: their times are of their
     last process. So are runs whose devices share cores or a machine, which show no scaling.
@@ -60,8 +61,12 @@ def _row(row: pd.Series, base: pd.Series, node: pd.Series | None) -> dict[str, A
         for end, value in _over(row, base, f"{kind}{RATE}").items():
             found[f"{kind}speed_up{end}"] = value
             found[f"{kind}efficiency{end}"] = value / ratio
-    for end, value in _over(base, row, "seconds").items():
-        found[f"time_speed_up{end}"] = value
+    for name, (above, below, figure) in {
+        "time_speed_up": (base, row, "seconds"),
+        "target_speed_up": (base, row, "seconds_to_target"),
+        "images_factor": (row, base, "images_to_target"),
+    }.items():
+        found |= {f"{name}{end}": value for end, value in _over(above, below, figure).items()}
     for end in ENDS:
         over_node = float("nan") if node is None else _over(row, node, RATE)[end] / row["nodes"]
         found[f"node_efficiency{end}"] = over_node
@@ -99,32 +104,36 @@ def table(compared: Comparison) -> Table:
     Without the rows of the base; empty where there is one only.
     """
     rows, found = [], numbers(compared)
-    of_nodes = several(compared) and found["node_efficiency"].notna().any()
+    wanted = learning_curves.main_target(compared)
+    to = "" if wanted is None else f"{compared.metric.short} {compared.metric.target(wanted)}"
+    heads = {
+        "training time": ("time_speed_up", "{:.2f}".format),
+        f"time to {to}": ("target_speed_up", "{:.2f}".format),
+        f"images to {to}": ("images_factor", "{:.2f}".format),
+        "images/s": ("speed_up", "{:.2f}".format),
+        "efficiency": ("efficiency", share),
+        "against one node": ("node_efficiency", share),
+        "synthetic efficiency": ("synthetic_efficiency", share),
+    }
     for row in found.to_dict("records") if several(compared) else ():
         if row["devices"] == row["base"] and row["nodes"] == 1:
             continue
-        cells: dict[str, Cell | str] = {"devices": f"{row['base']} to {row['devices']}"}
-        for head, figure, form in (
-            ("training time", "time_speed_up", "{:.2f}".format),
-            ("images/s", "speed_up", "{:.2f}".format),
-            ("efficiency", "efficiency", share),
-            ("against one node", "node_efficiency", share),
-            ("synthetic efficiency", "synthetic_efficiency", share),
-        ):
-            if figure != "node_efficiency" or of_nodes:
-                cells[head] = ranged(row, figure, form, missing=ABSENT)
+        cells: dict[Head, Cell | str] = {"devices": f"{row['base']} to {row['devices']}"}
+        for head, (figure, form) in heads.items():
+            cells[head] = ranged(row, figure, form, missing=ABSENT)
         rows.append((of_label(row["label"], row["marks"]), cells))
+    nodes = several(compared) and found["node_efficiency"].notna().any()
     return tables.table(
-        "Speed-up and efficiency",
+        "Speed-ups and efficiency",
         "framework",
         rows,
-        note="Speed-ups are of the training time, with compiling, and of images/s in steady state. "
-        "Efficiency is images/s divided by the ideal: images/s on the fewest devices, "
-        "multiplied by the ratio of device counts. Brackets hold the minimum and maximum that the "
-        "brackets of the runs allow."
+        note="The speed-up to a target is that of the images/s on the whole way, divided by how "
+        "many times the images were needed. Efficiency is the speed-up of images/s divided by the "
+        "ratio of device counts. Brackets hold what the brackets of the runs allow."
         + ' The ideal of "against one node" is the images/s of one node times their number.'
-        * bool(of_nodes)
+        * bool(nodes)
         + where(compared),
+        folded=True,
     )
 
 

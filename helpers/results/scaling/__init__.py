@@ -1,1 +1,0 @@
-"""Measure scaling to more devices: speed, images needed, energy and memory."""
