@@ -1,7 +1,6 @@
 """`compare` on data that is wrong: one line that names it, exit code 2, and nothing started."""
 
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,18 +80,4 @@ def test_broken_data(
     printed = capsys.readouterr().err.strip()
     assert printed.startswith("error: ") and "\n" not in printed
     assert named in printed
-    assert not list((tmp_path / "runs").glob("*/*")), "a batch was begun"
-
-
-def test_a_broken_papermill_is_named_before_anything_starts(
-    good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "papermill.py").write_text("import tenacity_that_is_missing")
-    monkeypatch.syspath_prepend(tmp_path)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "papermill"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
-    assert main(["run", "--recipe", "demo", "--data", str(good)]) == 2
-    (said,) = capsys.readouterr().err.splitlines()
-    assert "tenacity_that_is_missing is not in this Python" in said
-    assert not (tmp_path / "runs").exists()
+    assert not list((tmp_path / "runs").glob("[!.]*/*")), "an experiment was begun"
