@@ -19,9 +19,6 @@ from helpers.results import tables
 from helpers.results.comparison import Comparison
 from helpers.results.tables import ABSENT, Cell, Name, Table, of_label
 
-NAME = "published, 4 x V100, 2018"
-"""The label of these figures in tables and charts with measured ones."""
-
 
 def belong(compared: Comparison) -> bool:
     """Whether the figures are comparable with these runs: the same task and network."""

@@ -27,11 +27,6 @@ MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-def all_but(what: str, content: dict[str, Any]) -> list[str]:
-    """All that must agree in comparable runs, except one thing."""
-    return [_plain(get(content)) for name, get in MUST_AGREE.items() if name != what]
-
-
 # The seed decides the patients' split and the random weights, and is what a sweep of seeds varies.
 _OF_THE_SEED = ("seed", "number of images", "initial weights")
 
