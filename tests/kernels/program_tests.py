@@ -212,6 +212,16 @@ def test_every_rule_is_the_references(
     rules.assert_continues(rule, *in_each(names, three_and_two_and_one, task, rates)[0])
 
 
+def test_adam_continues_where_it_was(adapter: OfPrograms, notebook: str, tmp_path: Path) -> None:
+    """Both moments; momentum's is in the killed run of every day."""
+    recipe = own_networks.recipe_of(tmp_path / "recipe", adapter.module)
+    recipe.write_text(recipe.read_text().replace(SAID["momentum"], SAID["adam"]))
+    names = names_of(notebook, tmp_path, devices=2, recipe=str(recipe), batch_size=8)
+    rates = 1e-3 * np.array([1, 1, 0.1])
+    found = in_each(names, three_and_two_and_one, "multilabel", rates)[0]
+    rules.assert_continues(loop_checks.RULES["adam"], *found)
+
+
 def three_and_two_and_one(names: Names, task: str, rates: np.ndarray) -> list[Any]:
     """Weights and optimiser after three steps, after two, and after one that continues the two."""
     start = reference.shallow_arrays()

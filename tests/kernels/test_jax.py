@@ -26,6 +26,7 @@ from helpers.networks import jax as networks
 
 # Each of their processes compiles; other frameworks take these tests every day.
 pytest.mark.slow(test_it_trains_the_recipes_network)  # noqa: F405
+pytest.mark.slow(test_adam_continues_where_it_was)  # noqa: F405
 pytest.mark.slow(test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one)  # noqa: F405
 
 NOTEBOOK = "JAX_MultiGPU"
