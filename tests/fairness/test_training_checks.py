@@ -252,7 +252,7 @@ def test_another_precision_is_named(seen: Seen, on_gpu: bool, verdict: str) -> N
     ],
 )
 def test_another_execution_than_the_recipes_is_named(
-    asked: str, execution: str, verdict: str
+    asked: Any, execution: str, verdict: str
 ) -> None:
     ran = process(0, seen=replace(SEEN, execution=execution))
     found = training_checks.precision([ran], replace(RECIPE, execution=asked), False)
@@ -260,7 +260,7 @@ def test_another_execution_than_the_recipes_is_named(
 
 
 @pytest.mark.parametrize(("precision", "type_"), [("bf16", "bfloat16"), ("fp16", "float16")])
-def test_what_was_asked_for_is_no_other_precision(precision: str, type_: str) -> None:
+def test_what_was_asked_for_is_no_other_precision(precision: Any, type_: str) -> None:
     recipe = replace(RECIPE, precision=precision)
     mixed = replace(SEEN, convolutions=type_, tf32=True)
     assert training_checks.precision([process(0, seen=mixed)], recipe, True).verdict == "pass"

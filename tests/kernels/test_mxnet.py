@@ -175,7 +175,7 @@ def test_compiled_statistics_are_those_of_plain_python(tmp_path: Path) -> None:
         folder = tmp_path / execution
         folder.mkdir()
         recipe = own_networks.recipe_of(folder / "recipe", "mxnet", code)
-        given = {"recipe": str(recipe), "batch_size": 4, "execution": execution}
+        given: dict[str, Any] = {"recipe": str(recipe), "batch_size": 4, "execution": execution}
         names = names_of(NOTEBOOK, folder, devices=2, **given)
         replica = names["make_replica"](names["build_model"]())
         assert replica.network._active == (execution == "default")

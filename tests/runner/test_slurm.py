@@ -91,7 +91,10 @@ def test_a_path_of_any_name_is_one_word(tmp_path: Path, monkeypatch: pytest.Monk
 BAD = {
     "a second line": ('[slurm]\npartition = "a\\nb"', "slurm.partition: Expected `str` matching"),
     "a time that is none": ('[slurm]\ntime = "two hours"', "slurm.time: Expected `str` matching"),
-    "an unknown key": ('[slurm]\nacount = "x"', "slurm: Object contains unknown field `acount`"),
+    "an unknown key": (
+        '[slurm]\nnodename = "x"',
+        "slurm: Object contains unknown field `nodename`",
+    ),
     "an unknown framework": ('[sweep]\nframeworks = ["pytorh"]', "unknown framework"),
     "no node": ("[sweep]\nnnodes = [0]", "nodes is 0"),
 }
