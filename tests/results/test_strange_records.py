@@ -28,8 +28,8 @@ def named(text: str) -> dict[str, Any]:
             return [spoilt(item) for item in part]
         return text if isinstance(part, str) else part
 
-    kept = ("task", "optimizer", "lr_scaling", "execution")
-    settings = {name: content["recipe"][name] for name in kept}
+    free = ("name", "text", "sha256", "lr_schedule")  # the type Recipe checks all others
+    settings = {name: value for name, value in content["recipe"].items() if name not in free}
     for section in ("run", "framework", "hardware", "recipe", "monitor"):
         content[section] = spoilt(content[section])
     content["recipe"] |= settings
