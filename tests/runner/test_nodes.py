@@ -119,7 +119,7 @@ def test_a_sweeps_file_takes_nodes(
     )
     file.write_text("nnodes = ['many']\n", encoding="utf-8")
     assert main(["run", "--sweep", str(file), "--dry-run"]) == 2
-    assert f"{file}, line 1: nodes is 'many'" in capsys.readouterr().err
+    assert f"{file}: nodes is 'many'" in capsys.readouterr().err
 
 
 def test_a_notebook_of_one_node_is_skipped_on_two(suite: Suite) -> None:
