@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from helpers import paths
+from helpers import paths, terminal
 from helpers.errors import GO_ON, UnsupportedError, UserError, refusal
 from helpers.frameworks import devices, installed
 from helpers.launch import this_notebook
@@ -80,6 +80,7 @@ def run(
     ):
         preflight.check(experiment)
         messages.announce(experiment, History(experiment.plan))
+        say(f"See the finished runs at any time: rosetta open {experiment.name}")
         return _begun(experiment, stall_minutes)
 
 
@@ -295,8 +296,9 @@ def _report(experiment: Experiment) -> str | None:
     say("Writing the report")
     try:
         compared = report.load(experiment.folder)
-        table = comparison_tables.runs(compared)
-        say(f"\n{table!r}\n\n{conclusions.headline(compared)}\n")
+        found = comparison_tables.runs(compared).frame.drop(columns="evidence").reset_index()
+        text = terminal.table(list(map(str, found.columns)), found.astype(str).values.tolist())
+        say(f"\n{text}\n\n{conclusions.headline(compared)}\n")
         report.save(compared)
     except Exception as error:
         return f"the report failed: {kernel_processes.reason_of(error)}"
