@@ -23,8 +23,7 @@ LISTED = [
     [
         ("fairness.reference_checks", "1e-10  ->  3e-10"),
         ("fairness.reference_checks", "1e-05  ->  3.0000000000000004e-05"),
-        ("results.shared_settings", "without lambda c: c['recipe']['batch_size']"),
-        ("results.shared_settings", "without lambda c: c['recipe']['learning_rate']"),
+        ("results.shared_settings", "without lambda c: c['recipe']['code']"),
         ("fairness.check_results", "self.rest <= self.threshold  ->  self.rest < self.threshold"),
     ],
 )
