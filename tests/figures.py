@@ -122,7 +122,7 @@ def compiled(content: Record) -> float:
 
 
 def summed(content: Record, field: str) -> float:
-    """Of all epochs."""
+    """The sum of a field over all epochs."""
     return float(sum(epoch[field] for epoch in content["epochs"]))
 
 

@@ -62,7 +62,7 @@ def _status(kernel: str) -> dict[str, Any]:
 
 
 def required(module: str) -> Any:
-    """A module of Jupyter's or papermill's, imported; a UserError where that is impossible."""
+    """A module of Jupyter's, imported; a UserError where that is impossible."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -24,7 +24,6 @@ Flops = Annotated[float, Meta(ge=1)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Share = Fraction | None
 Text = Annotated[str, Meta(min_length=1)]
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Range = Annotated[list[float], Meta(min_length=2, max_length=2)]
 Cores = Annotated[list[Count], Meta(min_length=1)]
 """Logical cores, by the system's numbers."""

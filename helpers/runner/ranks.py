@@ -37,7 +37,7 @@ POLITE_SECONDS = 5.0
 """The time for the launcher to end its ranks, before it is killed."""
 LOOK_SECONDS = 0.05
 LAST_LINES = 1000
-"""Of what is printed, so many are searched for what the launcher says at its end."""
+"""The last printed lines, in which the launcher names the process that died."""
 _PORT_TAKEN = re.compile("EADDRINUSE|address already in use|failed to (bind|add port)", re.I)
 _MODULE = re.compile(r"^from helpers\.frameworks import (\w+) as framework$", re.M)
 

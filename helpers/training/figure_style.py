@@ -92,24 +92,6 @@ def panels(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]
     return figure, found
 
 
-def small_multiples(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A chart with ``count`` small plain axes in rows of three, or of two where it is narrow.
-
-    ``height`` is that of a row, in inches. Panels share their axes, so that they compare.
-    """
-    columns = min(count, 2 if width < NARROW else 3)
-    rows = -(-count // columns)
-    figure = Chart(figsize=(width, height * rows + 0.5), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    found = list(grid.flat)
-    for axes in found[count:]:
-        axes.set_visible(False)
-    for axes in found[:count]:
-        plain_axes(axes, grid="y")
-        axes.tick_params(labelbottom=True)
-    return figure, found[:count]
-
-
 def plain_axes(axes: Axes, grid: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis=grid, color=GRID, lw=0.8)  # type: ignore[arg-type]

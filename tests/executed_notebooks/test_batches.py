@@ -15,7 +15,7 @@ from helpers.runner import experiments
 
 TRAINED = [row.notebook for row in ROWS if not (row.many_nodes_only or row.optional)]
 SPANNING = [row for row in ROWS if row.module in ("pytorch", "chainermn") and not row.one_node_only]
-"""Of these a batch over nodes is run; tests/kernels has the others over nodes, for `make soak`."""
+"""These run over two nodes here; `make soak` runs the others (tests/kernels)."""
 OVER_NODES = [f"{run_label(row.notebook, row.kernel)}-2n-1x" for row in SPANNING]
 
 
