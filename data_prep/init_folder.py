@@ -71,7 +71,7 @@ def init_folder(
     }
     if recognised.mapping:
         lines = [f"{key} = {_toml(value)}\n" for key, value in recognised.mapping.items()]
-        note = f"# {printable(recognised.layout)}; docs/table-toml.md explains the keys.\n"
+        note = f"# {printable(recognised.layout)}; docs/your-images.md explains the keys.\n"
         files = {MAPPING_FILE: note + "".join(lines)} | files
     try:
         to.mkdir(parents=True, exist_ok=True)

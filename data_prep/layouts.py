@@ -67,7 +67,7 @@ def recognise(folder: Path, options: Mapping[str, Any]) -> Recognised:
         raise DataError(
             f"{folder}: the layout is unknown ({'; '.join(filter(None, reasons))}); put the images"
             f" in a folder per class, or describe a CSV file in {folder / 'table.toml'} with lines"
-            f" such as {_example(tables)} (see docs/table-toml.md)"
+            f" such as {_example(tables)} (see docs/your-images.md)"
         ) from None
 
 

@@ -77,7 +77,7 @@ CHEXPERT_HEADER = [
 UNCERTAIN_SHARE, EMPTY_SHARE = 0.05, 0.6
 
 CHEXPERT_MAPPING = """\
-# What the columns of train.csv mean; see docs/table-toml.md.
+# What the columns of train.csv mean; see docs/your-images.md.
 file = "train.csv"
 path = "Path"
 group = "Path"

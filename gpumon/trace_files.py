@@ -1,4 +1,4 @@
-"""This module opens the files of a trace, whose lines ``docs/trace.md`` describes.
+"""This module opens the files of a trace, whose lines ``docs/gpumon.md`` describes.
 
 The sampler alone writes ``PREFIX.jsonl``; every process that marks phases appends whole lines to
 ``PREFIX.marks.jsonl``. A line torn by a full disk is left out and counted. A last line that a kill

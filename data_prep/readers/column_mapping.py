@@ -1,6 +1,6 @@
 """Read and check a column mapping, `table.toml`, which says what the columns of a CSV mean.
 
-The mapping may also be a dictionary with the same keys, which docs/table-toml.md explains.
+The mapping may also be a dictionary with the same keys, which docs/your-images.md explains.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def read_mapping(
         content = tomllib.loads(text)
     except FileNotFoundError:
         raise DataError(
-            f"{file}: the mapping of columns is missing; write one (see docs/table-toml.md) or name"
+            f"{file}: the mapping of columns is missing; write one (see docs/your-images.md) or name"
             " one with --table"
         ) from None
     except (OSError, ValueError, RecursionError) as error:

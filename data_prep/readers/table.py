@@ -1,7 +1,7 @@
 """Read the images and labels that a CSV file lists: CheXpert, MIMIC-CXR, PadChest or a custom CSV.
 
 A column, or a pattern of columns, gives the path of an image. A mapping says what the columns mean,
-see docs/table-toml.md.
+see docs/your-images.md.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ examples:
   rosetta slurm mine.toml --submit     submit the job, or continue it
 
 The recipe's [slurm] table sets the job's options, and its [sweep] table lists the runs
-(docs/slurm.md).
+(docs/many-machines.md).
 """,
     )
     parser.add_argument("file", metavar="FILE.toml", help="the file of a recipe (docs/recipes.md)")

@@ -195,7 +195,7 @@ def _add_experiment(parser: Parser) -> None:
     group.add_argument(
         "--sweep",
         metavar="FILE",
-        help="read options from a TOML file, which the command line overrides. docs/overnight.md "
+        help="read options from a TOML file, which the command line overrides. docs/experiments.md "
         "describes it (default: the recipe's [sweep], if the recipe is a file)",
     )
     group.add_argument(

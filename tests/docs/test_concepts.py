@@ -29,7 +29,7 @@ def lines_of(notebook: str) -> set[str]:
 
 def test_excerpts_are_lines_of_the_notebooks() -> None:
     notebooks = (lines_of(name) for name in ("PyTorch_MultiGPU", "JAX_MultiGPU"))
-    for text, there in zip(blocks("side-by-side", "python"), notebooks, strict=True):
+    for text, there in zip(blocks("data-parallelism", "python"), notebooks, strict=True):
         assert [line for line in text.splitlines() if line.strip() not in there] == []
 
 
@@ -37,11 +37,12 @@ def test_the_example_prints_what_the_page_shows(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(paths.ROOT)
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        exec(blocks("record", "python")[0], {})
-    assert blocks("record", "text")[0] == said.getvalue()
+        exec(blocks("report", "python")[0], {})
+    assert blocks("report", "text")[0] == said.getvalue()
 
 
 def test_every_section_of_the_record_is_listed() -> None:
-    rows = re.findall(r"^\| (`.+?) \|", page("record"), re.MULTILINE)
+    table = page("report").partition("\n## Read a record\n")[2]
+    rows = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert listed == set(record.Record.__annotations__)

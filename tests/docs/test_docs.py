@@ -132,7 +132,7 @@ def test_python_on_a_page_is_python(page: Path) -> None:
 def test_the_site_has_every_page() -> None:
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in (ROOT / "docs").glob("*.md"):
-        assert f": {page.name}\n" in site, f"{page.name} is not in mkdocs.yml"
+        assert f" - {page.name}\n" in site, f"{page.name} is not in mkdocs.yml"
 
 
 def test_readme_figures_are_those_measured() -> None:

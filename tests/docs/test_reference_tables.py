@@ -12,7 +12,7 @@ from helpers.recipe import Recipe, tables
 def rows(page: str, heading: str) -> list[list[str]]:
     """The cells of the first table below a heading of a page, without its head."""
     text = (paths.ROOT / "docs" / page).read_text(encoding="utf-8")
-    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    section = re.split(r"\n##+ ", re.split(rf"\n##+ {heading}\n", text)[1])[0]
     lines = [line for line in section.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.split(" | ")] for line in lines[1:]]
 
@@ -47,7 +47,7 @@ def test_what_demo_may_change_is_as_the_page_says() -> None:
 
 
 def test_the_page_on_slurm_has_every_key() -> None:
-    found = [key for row in rows("slurm.md", "Settings") for key in in_code(row[0])]
+    found = [key for row in rows("many-machines.md", "Slurm settings") for key in in_code(row[0])]
     assert sorted(found) == sorted(tables.SLURM)
 
 
