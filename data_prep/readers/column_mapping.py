@@ -116,7 +116,7 @@ def read_mapping(
         content = tomllib.loads(text)
     except FileNotFoundError:
         raise DataError(
-            f"{file}: the mapping of columns is missing; write one (see docs/your-images.md) or name"
+            f"{file}: the mapping of columns is missing; write one (docs/your-images.md) or name"
             " one with --table"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
