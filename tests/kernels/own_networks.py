@@ -68,7 +68,7 @@ class Net(tf.Module):
     def __call__(self, x, training):
         for kernel in self.kernels:
             x = tf.nn.relu(tf.nn.conv2d(x, tf.cast(kernel, x.dtype), 2, "SAME"))
-        x = tf.reduce_mean(x, axis=[1, 2])
+        x = tf.cast(tf.reduce_mean(x, axis=[1, 2]), tf.float32)
         if training:
             self.mean.assign(0.9 * self.mean + 0.1 * tf.reduce_mean(x, axis=0))
         return (x - self.mean) @ self.weight + self.bias
