@@ -16,7 +16,7 @@ from typing import Any
 from gpumon.errors import MonitorError, printable
 
 FORMAT = 1
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 """The version of gpumon, which each trace says."""
 READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 LONGEST_LINE = 16 * 2**20
