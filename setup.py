@@ -33,6 +33,6 @@ setup(
         "scipy",
         "tqdm",
     ],
-    extras_require={"dicom": ["pydicom>=3"]},
+    extras_require={"dicom": ["pydicom>=3"], "nih": ["requests"]},
     entry_points={"console_scripts": COMMANDS},
 )

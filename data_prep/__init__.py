@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 from data_prep.errors import DataError
 
 if TYPE_CHECKING:
+    from data_prep.download import nih_sources as nih_sources
     from data_prep.folder_state import is_complete as is_complete
     from data_prep.folder_state import is_packed as is_packed
     from data_prep.image_decoding import read_grey as read_grey
-    from data_prep.nih_archives import nih_sources as nih_sources
     from data_prep.nih_pipeline import prepare_nih as prepare_nih
     from data_prep.packed import pack_folder as pack_folder
     from data_prep.preview import preview_folder as preview_folder
@@ -50,7 +50,7 @@ _LAZY = {
     "is_packed": "folder_state",
     "labels": "readers.nih",
     "generate_nih": "synthetic_nih",
-    "nih_sources": "nih_archives",
+    "nih_sources": "download",
     "open_reader": "readers",
     "pack_folder": "packed",
     "prepare_nih": "nih_pipeline",

@@ -32,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DataError as error:
         print(f"data-prep: {error}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:  # one that only the environment `lab` has
+        print(f"data-prep: install {error.name}, or use .venvs/lab/bin/data-prep", file=sys.stderr)
+        return 2
     except BrokenPipeError:  # the program that reads our output has ended, as in `… | head`
         _discard_output()
         return BROKEN_PIPE_EXIT_CODE

@@ -73,7 +73,7 @@ def resize(options: argparse.Namespace) -> int:
 
 
 def nih(options: argparse.Namespace) -> int:
-    from data_prep.nih_archives import nih_sources
+    from data_prep.download import nih_sources
     from data_prep.nih_pipeline import prepare_nih
 
     _warn_if_slow()

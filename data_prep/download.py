@@ -1,28 +1,37 @@
-"""Download one large file over an unreliable connection and check its checksum."""
+"""Know the addresses of the NIH's files, and download one over an unreliable connection."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import http.client
+import json
+import os
 import re
+import ssl
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+import msgspec
+import requests
+import urllib3
 
 from data_prep.errors import DataError
-from data_prep.files import DISK_FULL_ERRORS, open_regular, sync_file
+from data_prep.files import DISK_FULL_ERRORS, open_regular, read_json, sync_file
 
 CHUNK_BYTES = 1 << 20
+TIMEOUT = 60.0
+"""Seconds without a byte after which a connection counts as broken."""
 
 
 class ConnectionLost(Exception):
     """The connection broke, or the server is overloaded or unreachable; another try may succeed."""
+
+
+class Cancelled(Exception):
+    """Another part of the program has failed or was interrupted."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +44,64 @@ class RemoteFile:
     md5: str | None = None
 
 
-class Cancelled(Exception):
-    """Another part of the program has failed or was interrupted."""
+@dataclass
+class ArchiveSources:
+    """The files to download; `folder` is set if the archives are on this machine."""
+
+    label_file: RemoteFile
+    archives: Annotated[list[RemoteFile], msgspec.Meta(min_length=1)]
+    folder: Path | None = None
+
+
+def nih_sources(
+    *,
+    listing: str | os.PathLike[str] | None = None,
+    mirror: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> ArchiveSources:
+    """Return the addresses, sizes and checksums of the NIH's files, for `prepare_nih`.
+
+    Args:
+        listing: a file in the format of `data_prep/sources.json` (default: the NIH's addresses).
+        mirror: the address of a server folder that has files of the same names.
+        folder: a local folder that contains the archives.
+
+    Returns:
+        The sources of the label file and of the archives.
+
+    Raises:
+        DataError: the listing is missing or invalid, or the folder has zip archives only.
+    """
+    if listing is None:
+        content = json.loads(resources.files("data_prep").joinpath("sources.json").read_text())
+    else:
+        content = read_json(listing)
+        if content is None:
+            raise DataError(f"{listing}: the list of sources is missing; check the path")
+    try:
+        found = msgspec.convert(content, ArchiveSources)
+        for remote in (found.label_file, *found.archives):
+            if not re.fullmatch(r"[^./][^/]*", remote.name) or not remote.name.isprintable():
+                raise ValueError(f"{remote.name!r} is not a bare file name")
+        if any(remote.md5 is None for remote in found.archives):
+            raise ValueError("an archive without its md5")
+    except ValueError as error:  # also msgspec's
+        raise DataError(
+            f"{listing}: not a list of sources ({error}); use the format of sources.json"
+        ) from None
+    if mirror is not None:
+        base = mirror.rstrip("/")
+        found.label_file = replace(found.label_file, url=f"{base}/{found.label_file.name}")
+        found.archives = [replace(one, url=f"{base}/{one.name}") for one in found.archives]
+    if folder is not None:
+        found.folder = Path(folder)
+        here = any((found.folder / remote.name).is_file() for remote in found.archives)
+        if not here and (zips := sorted(found.folder.glob("*.zip"))):
+            raise DataError(
+                f"{zips[0]}: a zip archive, as Kaggle has, instead of the NIH's"
+                f" {found.archives[0].name}; unzip it, then run 'data-prep resize FOLDER TARGET'"
+            )
+    return found
 
 
 def download(
@@ -45,8 +110,7 @@ def download(
     *,
     tries: int = 6,
     pause: float = 1.0,
-    timeout: float = 60.0,
-    on_progress: Callable[[int], None] = lambda count: None,
+    on_progress: Callable[[int], object] = lambda count: None,
     stop: threading.Event | None = None,
 ) -> Path:
     """Download a file into a folder and return its path; a file that exists already is kept.
@@ -58,31 +122,22 @@ def download(
     `pause` seconds before the second, doubled each time. `on_progress` is called with each number
     of bytes that arrived (negative if bytes are discarded).
     """
-    to = folder / remote.name
-    part = folder / f"{remote.name}.part"
+    to, part = folder / remote.name, folder / f"{remote.name}.part"
     if to.exists():
         return to
-    if not remote.url.startswith(("http://", "https://")):
-        raise DataError(f"{remote.url}: only http and https addresses are fetched")
     stop = stop or threading.Event()
     failures, wrong = 0, 0
-    if part.exists():
-        on_progress(part.stat().st_size)
+    on_progress(_size(part))
     while True:
-        had = part.stat().st_size if part.exists() else 0
+        had = _size(part)
         try:
-            _transfer(remote, part, timeout, on_progress, stop)
-        except urllib.error.HTTPError as error:
-            if error.code < 500 and error.code not in (408, 429):
-                raise DataError(
-                    f"{remote.url}: the server answers {error.code} {error.reason};"
-                    f" {remote.name} may have moved: name a mirror or a folder that has it"
-                ) from None
-            problem = f"the server answers {error.code} {error.reason}"
-        except ConnectionLost as error:
-            problem = str(error)
-        except (ValueError, OverflowError) as error:  # unclosed brackets, a port out of range
-            raise DataError(f"{remote.url}: not an address to fetch from ({error})") from None
+            _transfer(remote, part, on_progress, stop)
+        except ValueError as error:  # requests' errors about an address
+            raise DataError(
+                f"{remote.url}: not an http or https address to fetch from ({error})"
+            ) from None
+        except (ConnectionLost, requests.RequestException, urllib3.exceptions.HTTPError) as error:
+            problem = " ".join(str(error).split())
         except OSError as error:
             if error.errno not in DISK_FULL_ERRORS:
                 raise DataError(f"{part}: cannot be written ({error.strerror})") from None
@@ -96,15 +151,14 @@ def download(
                 part.replace(to)
                 return to
             wrong += 1
-            on_progress(-part.stat().st_size)
-            part.unlink()
+            _discard(part, on_progress)
             if wrong == 2:
                 raise DataError(
                     f"{remote.url}: {remote.name} arrived twice with a wrong checksum (expected"
                     f" MD5 {remote.md5}); it is not the NIH's file or is damaged on the server"
                 )
             continue
-        failures = failures + 1 if (part.stat().st_size if part.exists() else 0) <= had else 1
+        failures = failures + 1 if _size(part) <= had else 1
         if failures >= tries:
             raise DataError(
                 f"{remote.url}: {problem}, {failures} times in a row; the downloaded part of"
@@ -115,78 +169,57 @@ def download(
 
 
 def _transfer(
-    remote: RemoteFile,
-    part: Path,
-    timeout: float,
-    on_progress: Callable[[int], None],
-    stop: threading.Event,
+    remote: RemoteFile, part: Path, on_progress: Callable[[int], object], stop: threading.Event
 ) -> None:
     """Make one request; return when the file is complete, raise if the connection breaks."""
-    had = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(remote.url, headers={"User-Agent": "data-prep"})
+    had = _size(part)
+    headers = {"User-Agent": "data-prep", "Accept-Encoding": "identity"}
     if had:
-        request.add_header("Range", f"bytes={had}-")
-    try:
-        answer = _receive(partial(urllib.request.urlopen, request, timeout=timeout))
-    except urllib.error.HTTPError as error:
-        if error.code == 416 and had:  # nothing after this byte: all is there, or too much is
-            total = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
-            error.close()
-            if total and int(total[1]) == had:
+        headers["Range"] = f"bytes={had}-"
+    certificates = ssl.get_default_verify_paths().cafile or True  # the machine's, with a proxy's
+    with requests.get(
+        remote.url, headers=headers, stream=True, timeout=TIMEOUT, verify=certificates
+    ) as answer:
+        said = f"the server answers {answer.status_code} {answer.reason}"
+        span = answer.headers.get("Content-Range", "")
+        if answer.status_code == 416 and had:  # nothing after this byte
+            if span == f"bytes */{had}":
                 return
-            on_progress(-had)
-            part.unlink()
-            raise ConnectionLost("the part on disk was longer than the file") from None
-        raise
-    with answer:
-        start = 0
-        if answer.status == 206:
-            span = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
-            start = int(span[1]) if span else -1
-            if start != had:
-                raise ConnectionLost(f"asked for bytes from {had}, got them from {start}")
+            _discard(part, on_progress)
+            raise ConnectionLost("the part on disk was longer than the file")
+        if answer.status_code in (408, 429) or answer.status_code >= 500:
+            raise ConnectionLost(said)
+        if answer.status_code >= 400:
+            raise DataError(
+                f"{remote.url}: {said}; {remote.name} may have moved: name a mirror or a folder"
+                " that has it"
+            )
+        if resumes := answer.status_code == 206:
+            if not re.match(f"bytes {had}-", span):
+                raise ConnectionLost(f"asked for bytes from {had}, got {span or 'others'}")
         elif had:
-            on_progress(-had)  # a server without ranges sends the whole file again
-        length = answer.headers.get("Content-Length")
-        expected = start + int(length) if length and length.isdecimal() else None
-        with part.open("ab" if start else "wb") as file:
-            while chunk := _receive(partial(answer.read, CHUNK_BYTES)):
+            _discard(part, on_progress)  # a server without ranges sends the whole file again
+        with part.open("ab" if resumes else "wb") as file:
+            while chunk := answer.raw.read1(CHUNK_BYTES):
                 file.write(chunk)
                 on_progress(len(chunk))
                 if stop.is_set():
                     raise Cancelled
             size = file.tell()
-    if expected is not None and size < expected:
-        raise ConnectionLost(f"the connection broke after {size:,} of {expected:,} bytes")
-    if expected is None and remote.bytes is not None and size < remote.bytes:
+    if remote.bytes is not None and size < remote.bytes:
         raise ConnectionLost(f"the connection broke after {size:,} of {remote.bytes:,} bytes")
 
 
-def _receive(receive: Callable[[], Any]) -> Any:
-    """Return the result of `receive`; raise `ConnectionLost` for every network error, also TLS.
+def _size(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
 
-    Errors of writing the received bytes have the same class (OSError) and another meaning, so they
-    are handled elsewhere.
-    """
-    try:
-        return receive()
-    except urllib.error.HTTPError:  # an answer of the server, but not the file
-        raise
-    except (OSError, http.client.HTTPException) as error:
-        raise ConnectionLost(str(getattr(error, "reason", error)) or type(error).__name__) from None
+
+def _discard(part: Path, on_progress: Callable[[int], object]) -> None:
+    on_progress(-_size(part))
+    part.unlink()
 
 
 def md5_of(file: Path) -> str:
     """Return the MD5 of a file as hexadecimal digits."""
-    digest = hashlib.md5(usedforsecurity=False)
     with open_regular(file) as data:
-        while chunk := data.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def discard(folder: Path, name: str) -> None:
-    """Remove a downloaded file and its unfinished `.part`, if they exist."""
-    for path in (folder / name, folder / f"{name}.part"):
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+        return hashlib.file_digest(data, "md5").hexdigest()

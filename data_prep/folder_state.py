@@ -35,6 +35,7 @@ PREPARED_TYPES = {
     "images": int,
     "absent": int,
     "complete": bool,
+    "archives": dict,
 }
 PACKED_TYPES = {"tool": str, "images": int, "size": int, "names": list, "complete": bool}
 

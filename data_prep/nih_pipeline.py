@@ -2,28 +2,30 @@
 
 A few archives are downloaded ahead of the archive being read. Images go from the archive through
 memory to small files, so the 1024 px files are on the disk only on request. An archive is removed
-as soon as its images are written. The needed disk space is printed beforehand.
+as soon as its images are written. While the folder is incomplete, `prepared.json` lists the
+finished archives with their numbers of images.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from data_prep import manifest
-from data_prep.archive import iterate_images
-from data_prep.download import RemoteFile, discard, download, md5_of
+from data_prep.archive import iterate_members
+from data_prep.download import ArchiveSources, RemoteFile, download, md5_of, nih_sources
 from data_prep.errors import DataError
 from data_prep.files import (
     exclusive_lock,
@@ -31,18 +33,10 @@ from data_prep.files import (
     is_same_path,
     map_in_processes,
     remove_temporary_files,
+    sync_filesystem,
     write_atomic,
 )
 from data_prep.manifest import Row
-from data_prep.nih_archives import (
-    PREFETCHED_ARCHIVES,
-    ArchiveSources,
-    finished_archives,
-    iterate_archives,
-    mark_archive_finished,
-    nih_sources,
-    reusable_rows,
-)
 from data_prep.prepared_folder import (
     FORMATS,
     check_settings,
@@ -60,10 +54,14 @@ from data_prep.readers.nih_labels import LABEL_FILES, label_files, parse_label_f
 
 TOOL = "data_prep nih 1"
 
-#: Folder for waiting archives and marks of finished archives; removed at the end.
+#: Folder for waiting archives; removed at the end.
 STAGING_FOLDER = ".fetching"
 
-BATCH = 4
+#: Downloaded archives that may be on the disk besides the archive being read.
+PREFETCHED_ARCHIVES = 2
+
+#: Images resized, and images checked, in one batch.
+BATCH, CHECK_BATCH = 4, 256
 
 #: Bytes per pixel of a small file, generously; a synthetic image at 264 px takes 0.4.
 BYTES_PER_PIXEL = {"png": 0.6, "jpeg": 0.3}
@@ -106,7 +104,7 @@ def prepare_nih(
 
     Raises:
         DataError: an address is unreachable, a checksum is wrong, the disk is too small, an archive
-            is unsafe, or the target has other settings.
+            is damaged, or the target has other settings.
     """
     target, started = Path(target), time.monotonic()
     kept = None if keep_originals is None else Path(keep_originals)
@@ -129,49 +127,66 @@ def prepare_nih(
                 " folder as it is, or remove it and run again, which downloads all archives"
             )
         staging = target / STAGING_FOLDER
-        rows = reusable_rows(target, before, FORMATS[format], num_workers)  # by image
+        rows = _reusable_rows(target, before.rows, not before.complete, num_workers)  # by image
         if kept is not None:  # an image without its original is read again
-            rows = {image: row for image, row in rows.items() if _original(kept, image).is_file()}
+            rows = {image: row for image, row in rows.items() if (kept / "images" / image).exists()}
         if before.complete and len(rows) == len(before.rows):
             shutil.rmtree(staging, ignore_errors=True)  # killed just before the end
             return _result(before.note, rows, 0, started)
-        staging.mkdir(exist_ok=True)
-        (target / "images").mkdir(exist_ok=True)
         for place in (staging, target / "images"):
+            place.mkdir(exist_ok=True)
             remove_temporary_files(place)
         label_file = _label_file(sources, labels, staging)
         known = _labelled_images(label_file, sources, fetched=label_file.parent == staging)
-        labels_sha256 = manifest.sha256_of(label_file.read_bytes())
-        done = finished_archives(sources, before, rows, staging, labels_sha256)
-        mark_incomplete(target, settings)
+        state = {**settings, "labels": manifest.sha256_of(label_file.read_bytes())}
+        have = Counter(row.source for row in rows.values())
+        if before.complete:
+            gave = Counter(row.source for row in before.rows.values())
+            done = {one.name: have[one.name] for one in sources.archives}
+        else:
+            gave = Counter(before.note.get("archives", {}))
+            done = {
+                name: have[name] for name in gave if before.note.get("labels") == state["labels"]
+            }
+        done = {name: images for name, images in done.items() if gave[name] == images}
+        mark_incomplete(target, {**state, "archives": done})
         todo = [remote for remote in sources.archives if remote.name not in done]
         _check_space(target, sources, todo, staging, len(known), settings, progress)
-        run = _PipelineRun(target, settings, set(known), rows, kept)
-        stop = threading.Event()
-        with _progress_bars(todo, sources, len(known), progress) as (bytes_bar, images_bar):
-            coming = iterate_archives(sources, todo, staging, connections, bytes_bar, stop)
-            try:
-                with manifest.appending(target, rows) as add:
-                    for remote, archive in coming:
-                        _check_archive(remote, archive, sources)
-                        _resize_archive(remote.name, archive, run, add, num_workers, images_bar)
-                        mark_archive_finished(
-                            remote.name, rows, staging, labels_sha256, [target, run.originals]
-                        )
-                        if sources.folder is None:
-                            discard(staging, remote.name)
-            except OSError as error:
-                raise DataError(disk_error_text(target, error, images_bar.n, len(known))) from None
-            finally:
-                stop.set()
-                coming.close()
+        written = 0
+        bytes_bar = tqdm(
+            total=sum(remote.bytes or 0 for remote in todo),
+            desc="fetch",
+            unit="B",
+            unit_scale=True,
+            disable=not (progress and todo and sources.folder is None) or None,
+        )
+        images_bar = tqdm(
+            total=len(known), desc="resize", unit=" images", disable=not progress or None
+        )
+        try:
+            with bytes_bar, images_bar, manifest.appending(target, rows) as add:
+                for remote, archive in _arriving(sources, todo, staging, connections, bytes_bar):
+                    jobs = _jobs(remote.name, archive, {*known}, rows, kept, settings, images_bar)
+                    work = partial(_resize_image, target=os.fspath(target), settings=settings)
+                    for made in map_in_processes(work, jobs, BATCH, num_workers):
+                        add(made)
+                        written += sum(not row.problem for row in made)
+                        images_bar.update(len(made))
+                    for folder in filter(None, (target, kept)):
+                        sync_filesystem(folder)
+                    done[remote.name] = sum(row.source == remote.name for row in rows.values())
+                    mark_incomplete(target, {**state, "archives": done})
+                    if sources.folder is None:
+                        archive.unlink()
+        except OSError as error:
+            raise DataError(disk_error_text(target, error, images_bar.n, len(known))) from None
         if not any(not row.problem for row in rows.values()):
             raise DataError(f"{target}: no image named in {label_file.name} was in the archives")
         rows = {name: rows[name] for name in known if name in rows}
         note = {**settings, "decoders": decoders(), "absent": len(known) - len(rows)}
         note = finish_target(target, note, [*rows.values()], partial(label_files, label_file))
         shutil.rmtree(staging)
-    return _result(note, rows, run.written, started)
+    return _result(note, rows, written, started)
 
 
 def _result(
@@ -188,18 +203,18 @@ def _result(
     }
 
 
-def _original(folder: Path, image: str) -> Path:
-    return folder / "images" / image
+def _reusable_rows(
+    target: Path, rows: Mapping[str, Row], thorough: bool, num_workers: int | None
+) -> dict[str, Row]:
+    """Return the rows, by image, of reusable and of unreadable images."""
+    work = partial(_reusable, target=target, thorough=thorough)
+    found = map_in_processes(work, rows.values(), CHECK_BATCH, num_workers)
+    return {row.image: row for some in found for row in some if row is not None}
 
 
-@dataclass
-class _PipelineRun:
-    target: Path
-    settings: dict[str, Any]
-    known: set[str]
-    rows: dict[str, Row]
-    originals: Path | None
-    written: int = 0
+def _reusable(row: Row, *, target: Path, thorough: bool) -> Row | None:
+    good = bool(row.problem) or manifest.file_matches(target, row, thorough=thorough)
+    return row if good else None
 
 
 def _label_file(
@@ -264,71 +279,63 @@ def _check_space(
         print(f"{target}: {words}", file=sys.stderr)
 
 
-def _check_archive(remote: RemoteFile, archive: Path, sources: ArchiveSources) -> None:
-    """Check an archive before the first image is written: the checksum, or else all members.
+def _arriving(
+    sources: ArchiveSources,
+    todo: Iterable[RemoteFile],
+    staging: Path,
+    connections: int,
+    bar: tqdm[Any],
+) -> Iterator[tuple[RemoteFile, Path]]:
+    """Yield the archives in order, their checksums verified; threads download a few ahead."""
+    if sources.folder is not None:
+        for remote in todo:
+            archive = sources.folder / remote.name
+            if archive.exists() and md5_of(archive) != remote.md5:
+                raise DataError(
+                    f"{archive}: wrong checksum (expected MD5 {remote.md5}); fetch it again"
+                )
+            yield remote, archive
+        return
+    stop = threading.Event()
+    waiting = iter(todo)
+    with ThreadPoolExecutor(max(1, connections)) as pool:
+        fetch: Callable[[RemoteFile], Path] = partial(
+            download, folder=staging, on_progress=bar.update, stop=stop
+        )
+        coming = deque(
+            (one, pool.submit(fetch, one)) for one in islice(waiting, PREFETCHED_ARCHIVES)
+        )
+        try:
+            while coming:
+                coming.extend((one, pool.submit(fetch, one)) for one in islice(waiting, 1))
+                remote, archive = coming.popleft()
+                yield remote, archive.result()
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
 
-    The checksum of a downloaded archive was checked at the download. A bad download is removed, so
-    that the next run downloads the archive again.
-    """
-    try:
-        if remote.md5 is None:
-            for _ in iterate_images(archive):
-                pass
-        elif sources.folder is not None and archive.exists() and md5_of(archive) != remote.md5:
-            raise DataError(
-                f"{archive}: wrong checksum (expected MD5 {remote.md5}); fetch it again"
-            )
-    except DataError:
-        if sources.folder is None:
-            archive.unlink(missing_ok=True)
-        raise
 
-
-@contextlib.contextmanager
-def _progress_bars(
-    todo: Sequence[RemoteFile], sources: ArchiveSources, images: int, progress: bool
-) -> Iterator[tuple[tqdm[Any], tqdm[Any]]]:
-    total = sum(remote.bytes or 0 for remote in todo) or None
-    fetches = progress and bool(todo) and sources.folder is None
-    with (
-        tqdm(
-            total=total, desc="fetch", unit="B", unit_scale=True, disable=not fetches or None
-        ) as first,
-        tqdm(total=images, desc="resize", unit=" images", disable=not progress or None) as second,
-    ):
-        yield first, second
-
-
-def _resize_archive(
+def _jobs(
     name: str,
     archive: Path,
-    run: _PipelineRun,
-    add: Callable[[Iterable[Row]], None],
-    num_workers: int | None,
+    known: set[str],
+    rows: Mapping[str, Row],
+    kept: Path | None,
+    settings: Mapping[str, Any],
     bar: tqdm[Any],
-) -> None:
-    ending = FORMATS[run.settings["format"]]
-    taken = {image for image, row in run.rows.items() if row.source != name}
-
-    def images() -> Iterator[tuple[Row, bytes, str | None]]:
-        for image, data in iterate_images(archive):
-            if image not in run.known or image in taken:
-                continue
-            before = run.rows.get(image)
-            original = None if run.originals is None else str(_original(run.originals, image))
-            same = before is not None and before.source_sha256 == manifest.sha256_of(data)
-            if same and original is None:
-                bar.update(1)
-                continue
+) -> Iterator[tuple[Row, bytes, str | None]]:
+    """Yield row, bytes and path of the original of each image in an archive to write."""
+    ending = FORMATS[settings["format"]]
+    known -= {image for image, row in rows.items() if row.source != name}
+    if kept is not None:
+        (kept / "images").mkdir(parents=True, exist_ok=True)
+    for image, data in iterate_members(archive, known.__contains__):
+        original = None if kept is None else str(kept / "images" / image)
+        same = image in rows and rows[image].source_sha256 == manifest.sha256_of(data)
+        if same and original is None:
+            bar.update(1)
+        else:
             yield Row(image, target_file(image, ending), source=name), data, original
-
-    if run.originals is not None:
-        (run.originals / "images").mkdir(parents=True, exist_ok=True)
-    work = partial(_resize_image, target=os.fspath(run.target), settings=run.settings)
-    for made in map_in_processes(work, images(), BATCH, num_workers):
-        add(made)
-        run.written += sum(not row.problem for row in made)
-        bar.update(len(made))
 
 
 def _resize_image(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import data_prep.download
-from data_prep.nih_archives import nih_sources
+from data_prep.download import nih_sources
 from data_prep.nih_pipeline import prepare_nih
 
 
@@ -92,7 +92,7 @@ def no_pause_fixture(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
 
 
-def publish(place: Path, source: Path, archives: int = 3, checksums: bool = True) -> Path:
+def publish(place: Path, source: Path, archives: int = 3) -> Path:
     """A data folder as `archives` archives, a label file and a list of sources; the list's path."""
     files = sorted((source / "images").iterdir())
     entries = []
@@ -102,7 +102,7 @@ def publish(place: Path, source: Path, archives: int = 3, checksums: bool = True
             for file in files[at::archives]:
                 archive.add(file, f"images/{file.name}")
         data = (place / name).read_bytes()
-        md5 = hashlib.md5(data).hexdigest() if checksums else None
+        md5 = hashlib.md5(data).hexdigest()
         entries.append({"name": name, "url": "-", "bytes": len(data), "md5": md5})
     labels = "Data_Entry_2017_v2020.csv"
     (place / labels).write_bytes((source / "Data_Entry_2017.csv").read_bytes())

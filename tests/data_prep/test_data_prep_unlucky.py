@@ -23,7 +23,7 @@ from data_prep import (
     resize_folder,
     verify_folder,
 )
-from data_prep.nih_archives import ArchiveSources
+from data_prep.download import ArchiveSources, RemoteFile, md5_of
 
 RESIZE = [sys.executable, "-m", "data_prep", "resize"]
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -126,7 +126,8 @@ def sources_fixture(tmp_path: Path) -> ArchiveSources:
     (mine / "Data_Entry_2017.csv").rename(archives / "Data_Entry_2017.csv")
     found = nih_sources(folder=archives)
     first = found.archives[0]
-    found.archives = [type(first)(first.name, first.url)]
+    md5 = md5_of(archives / first.name)
+    found.archives = [RemoteFile(first.name, first.url, md5=md5)]
     return found
 
 

@@ -86,7 +86,7 @@ def test_a_damaged_record_of_tls_is_a_broken_line(
 ) -> None:
     data = random.Random(4).randbytes(300_000)
     (server.folder / "x").write_bytes(data)
-    read, broken = http.client.HTTPResponse.read, [True]
+    read, broken = http.client.HTTPResponse.read1, [True]
 
     def first_breaks(answer: http.client.HTTPResponse, size: int) -> bytes:
         received = read(answer, size)
@@ -94,6 +94,6 @@ def test_a_damaged_record_of_tls_is_a_broken_line(
             raise ssl.SSLError("decryption failed or bad record mac")
         return received
 
-    monkeypatch.setattr(http.client.HTTPResponse, "read", first_breaks)
+    monkeypatch.setattr(http.client.HTTPResponse, "read1", first_breaks)
     assert download(RemoteFile("x", f"{server.url}/x"), tmp_path).read_bytes() == data
     assert len(server.asked) == 2

@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-import data_prep.nih_archives
 import data_prep.nih_pipeline
 import data_prep.prepared_folder
 from data_prep import DataError, is_complete, read_catalog, read_grey
@@ -219,19 +218,17 @@ def test_all_is_on_the_disk_before_it_is_called_complete(
 def test_an_archive_is_removed_when_its_images_are_on_the_disk(
     source: Path, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps: list[str] = []
-    discard = data_prep.nih_pipeline.discard
-    monkeypatch.setattr(
-        data_prep.nih_archives, "sync_filesystem", lambda folder: steps.append("sync")
-    )
+    steps: list[tuple[int, bool]] = []
 
-    def remove(folder: Path, name: str) -> None:
-        steps.append("remove")
-        discard(folder, name)
+    def sync(folder: Path) -> None:
+        done = json.loads((folder / "prepared.json").read_text())["archives"]
+        now = f"images_{len(done) + 1:03d}.tar.gz"
+        steps.append((len(done), (folder / ".fetching" / now).exists()))
+        assert not any((folder / ".fetching" / name).exists() for name in done)
 
-    monkeypatch.setattr(data_prep.nih_pipeline, "discard", remove)
+    monkeypatch.setattr(data_prep.nih_pipeline, "sync_filesystem", sync)
     fetch(publish(server.folder, source), server, tmp_path / "small")
-    assert steps == ["sync", "remove"] * 3
+    assert steps == [(0, True), (1, True), (2, True)]
 
 
 def test_images_gone_from_an_nih_folder_are_fetched_again(
