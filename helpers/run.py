@@ -253,12 +253,6 @@ class Run(RunState):
 
         return notebook_run.initial(self)
 
-    def tell(self, method: str, *args: Any) -> None:
-        from helpers.training import notebook_run
-
-        if self.rank == 0:
-            notebook_run.tell(self, method, args)
-
     def __getstate__(self) -> dict[str, Any]:
         own = ("names", "record", "lines", "loop")
         return {name: value for name, value in vars(self).items() if name not in own}

@@ -39,8 +39,11 @@ def launch(run: RunState, main: Callable[[int, int], Any]) -> Any:
         with out_of_memory.explained(run.setup.recipe.recipe), _interrupt_waits(run):
             if here is not None:
                 return main(here.rank, here.ranks)
+
+            def heard(message: tuple[Callable[..., None], tuple[Any, ...]]) -> None:
+                message[0](run, *message[1])  # what rank 0 asked for by run.tell
+
             with run.framework.rendezvous() as environment:
-                heard = partial(notebook_run.heard, run)
                 started = partial(_replica, run, main, world, _cells())
                 return replicas.run(started, world, heard=heard, environment=environment)[0]
     finally:
@@ -107,7 +110,7 @@ class _Lines(io.TextIOBase):
             self._send(self._before + text)
 
     def _send(self, text: str) -> None:
-        replicas.tell(("say", (text,)))
+        replicas.tell((notebook_run.say, (text,)))
 
 
 def _cells() -> dict[str, Any]:

@@ -143,7 +143,7 @@ class Loop:
     def within(self, steps: int, seconds: float) -> None:
         """Tell how far the epoch is."""
         before = (self._epoch - 1) * self.run.recipe.steps
-        self.run.tell("progress", Within(before + steps, seconds))
+        self.run.tell(notebook_run.progress, Within(before + steps, seconds))
 
     @property
     def typical_step(self) -> float:
@@ -187,7 +187,7 @@ class Loop:
         )
         if run.rank == 0:
             self._save()
-            run.tell("progress", self.history[-1])
+            run.tell(notebook_run.progress, self.history[-1])
 
     def _measured(
         self, name: str, scores: np.ndarray, metric: float
@@ -211,7 +211,7 @@ class Loop:
         """See :meth:`helpers.run.Run.test`."""
         run, images = self.run, self.images
         self.check_trained("run.test")
-        run.tell("remove", "test", "attribution")
+        run.tell(notebook_run.remove, "test", "attribution")
         if "test" not in self.seconds:
             raise LoaderError('run.test needs a block before it: with run.phase("test")')
         _, loss = self._measured("test", scores, metric)
@@ -231,8 +231,8 @@ class Loop:
         result = metrics.MODULES[images.task].evaluate(
             targets, scores, images.test["group"], images.classes, sample
         )
-        run.tell("add", "test", record.test(result, loss, self.seconds["test"]))
-        run.tell("tested", targets, scores, result)
+        run.tell(notebook_run.add, "test", record.test(result, loss, self.seconds["test"]))
+        run.tell(notebook_run.tested, targets, scores, result)
 
     def check_trained(self, what: str) -> None:
         """See that there is a training that ended, of these parameters.
@@ -251,7 +251,7 @@ class Loop:
     def updated(self, checks: list[Check], seconds: float = 0.0) -> None:
         """Take these rows into the fairness check, and record it."""
         self.fairness = self.fairness.updated(checks, seconds)
-        self.run.tell("add", "fairness", self.fairness.as_record())
+        self.run.tell(notebook_run.add, "fairness", self.fairness.as_record())
 
     @property
     def _kept(self) -> tuple[int, int]:
@@ -306,9 +306,9 @@ class Loop:
         digests, known, self._observed = zip(*each, strict=True)
         checks = after_training.checks(run, digests, known, self._observed)
         self.updated(checks)
-        run.tell("say", after_training.in_words(checks))
+        run.tell(notebook_run.say, after_training.in_words(checks))
         seen = self._observed[0].seen
-        run.tell("add", "epochs", self.history)
+        run.tell(notebook_run.add, "epochs", self.history)
         said = record.training(self.history, self.first_step, run.start.epoch)
         said |= {"execution": seen.execution, "convolutions": seen.convolutions}
         said |= {"threads": seen.threads, "switches": list(self._observed[0].switches)}
@@ -316,9 +316,9 @@ class Loop:
         if times := self._step_seconds:
             extremes = {"minimum": min(times), "maximum": max(times)}
             said["step_seconds"] = {"median": median(times), **extremes}
-        run.tell("add", "training", said)
-        run.tell("add", "checkpoint", run.start.as_record(self.writer.seconds))
-        run.tell("trained", self.history, after_training.held(run, self._observed))
+        run.tell(notebook_run.add, "training", said)
+        run.tell(notebook_run.add, "checkpoint", run.start.as_record(self.writer.seconds))
+        run.tell(notebook_run.trained, self.history, after_training.held(run, self._observed))
 
 
 def epochs(run: RunState, replica: Any) -> Iterator[int]:

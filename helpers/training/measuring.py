@@ -13,7 +13,7 @@ from helpers.fairness import training_checks
 from helpers.fairness.check_results import Check
 from helpers.frameworks.precisions import DTYPES
 from helpers.launch import samplers
-from helpers.training import arithmetic, measurement_rounds, other_programs
+from helpers.training import arithmetic, measurement_rounds, notebook_run, other_programs
 from helpers.training.measurement_rounds import PRODUCT, TRAINED, Seconds
 from helpers.training.training_notes import TurnNotes
 
@@ -57,7 +57,7 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
     if wrong := [name for name in turns if name not in TURNS]:
         raise UserError(f"run.measure: {wrong[0]} is not one of {', '.join(TURNS)}")
     run.loop.check_trained("run.measure")
-    run.tell("remove", *TURNS.values(), *FROM_THEM)
+    run.tell(notebook_run.remove, *TURNS.values(), *FROM_THEM)
     recipe, world = run.setup.recipe, run.setup.replicas
     done = {kind: Amount() for kind in TRAINED}
     timed = {TURNS[name]: _timed(run, name, turn, done) for name, turn in turns.items()}
@@ -86,7 +86,7 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
     amounts: list[dict[str, Amount]] = run.gather(done)
     if run.rank == 0:
         if others["cores"]:
-            run.tell("add", "other_programs", others)
+            run.tell(notebook_run.add, "other_programs", others)
         run.loop.updated([amount(amounts, own, overflows=run.recipe.precision == "fp16")])
         _record(run, measurement_rounds.slowest(each), steps)
     if not run.launched:
@@ -172,7 +172,7 @@ def _record(run: RunState, seconds: Seconds, steps: Mapping[str, int]) -> None:
     images = run.setup.recipe.global_batch_size
     measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
     for name, found in measured.items():
-        run.tell("add", name, found)
+        run.tell(notebook_run.add, name, found)
     flops = arithmetic.flops_of_product(kind, world)
     r = run.recipe
     computed = record.arithmetic(
@@ -182,10 +182,10 @@ def _record(run: RunState, seconds: Seconds, steps: Mapping[str, int]) -> None:
         flops_per_image=arithmetic.flops_of_training(r.network, r.outputs, r.crop),
         measured=measured,
     )
-    run.tell("add", "arithmetic", computed)
+    run.tell(notebook_run.add, "arithmetic", computed)
     said = arithmetic.in_words(computed)
     if world == 1:
         said += "\nOne device has no all-reduce to leave out, so there are three measurements."
     elif "no_allreduce" not in measured:
         said += f"\nWithout all-reduce is left out: {measurement_rounds.IMPOSSIBLE}."
-    run.tell("say", f"{said}\n")
+    run.tell(notebook_run.say, f"{said}\n")

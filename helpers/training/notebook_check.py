@@ -23,7 +23,7 @@ from helpers.fairness import (
     training_loop,
 )
 from helpers.fairness.check_results import Check
-from helpers.training import launching, notebook_coverage
+from helpers.training import launching, notebook_coverage, notebook_run
 from helpers.training.notebook_coverage import OUTPUTS, Functions
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
     if run.rank == 0:
         seconds = time.perf_counter() - began
         run.loop.updated([*worst[:1], *alone, *worst[1:]], seconds)
-        run.tell("show", run.loop.fairness.table())
+        run.tell(notebook_run.show, run.loop.fairness.table())
 
 
 def _worst(each: Sequence[Sequence[Check]]) -> list[Check]:

@@ -147,61 +147,36 @@ def own_device(run: RunState, rank: int) -> Any:
     return run.devices[local]
 
 
-def tell(run: RunState, method: str, args: tuple[Any, ...]) -> None:
-    """Call a function of this module in the notebook's process, from rank 0's."""
-    if replicas.in_one():
-        replicas.tell((method, args))
-    else:
-        heard(run, (method, args))
-
-
-def heard(run: RunState, message: tuple[str, tuple[Any, ...]]) -> None:
-    """Do in the notebook's process what rank 0 asked for."""
-    method, args = message
-    _ASKED[method](run, *args)
-
-
-def _add(run: RunState, section: str, content: Any) -> None:
+def add(run: RunState, section: str, content: Any) -> None:
     run.record.add(section, content)
 
 
-def _remove(run: RunState, *sections: str) -> None:
+def remove(run: RunState, *sections: str) -> None:
     run.record.remove(*sections)
 
 
-def _show(run: RunState, what: Any) -> None:
-    run_tables.show(what)
+def show(run: RunState, table: Any) -> None:
+    run_tables.show(table)
 
 
-def _say(run: RunState, text: str) -> None:
+def say(run: RunState, text: str) -> None:
     print(text, end="", flush=True)
 
 
-def _progress(run: RunState, row: Any) -> None:
+def progress(run: RunState, row: Any) -> None:
     run.lines.heard(row)
 
 
-def _trained(run: RunState, history: list[dict[str, Any]], held: int | None) -> None:
+def trained(run: RunState, history: list[dict[str, Any]], held: int | None) -> None:
     run.held = held
     display(run_plots.learning(history, tasks.TASKS[run.images.task]))
     run_tables.show(run_tables.epochs(history))
 
 
-def _tested(run: RunState, targets: np.ndarray, scores: np.ndarray, result: Any) -> None:
+def tested(run: RunState, targets: np.ndarray, scores: np.ndarray, result: Any) -> None:
     print(result)
     display(run_plots.TEST[run.images.task](targets, scores, result))
     run_tables.show(result.table.round(3).astype(object).where(result.table.notna(), "-"))
-
-
-_ASKED: dict[str, Callable[..., None]] = {
-    "add": _add,
-    "remove": _remove,
-    "show": _show,
-    "say": _say,
-    "progress": _progress,
-    "trained": _trained,
-    "tested": _tested,
-}
 
 
 def check_parameters(run: RunState) -> None:
