@@ -24,14 +24,13 @@ MARK = "# multi-GPU"
 PAGE = """# What several GPUs cost in code
 
 For readers who have a program for one GPU. These are the lines of each notebook that
-only several devices need. They end with `# multi-GPU`:
+only several devices need. In the notebooks they end with `# multi-GPU`:
 
 ```console
 grep -n "# multi-GPU" notebooks/PyTorch_MultiGPU.ipynb
 ```
 
-Other lines only have another number in them, such as that of the devices in a batch. [Data
-parallelism](data-parallelism.md) explains the ways.
+[Data parallelism](data-parallelism.md) explains them.
 """
 NAMES = {"PyTorch": "PyTorch DistributedDataParallel", "TensorFlow": "TensorFlow MirroredStrategy"}
 """What a notebook is called here, where its row's name says too little."""
@@ -86,13 +85,10 @@ def page() -> str:
     notebooks = dict.fromkeys(row.notebook for row in ROWS)
     marked = {name: lines for name in notebooks if (lines := marked_lines(name))}
     sections = sorted({section for lines in marked.values() for section in lines})
-    head = ["notebook", "lines of code", "for several GPUs"]
-    head += [f"section {section.partition('.')[0]}" for section in sections]
-    rows = [head, ["---"] * len(head)]
+    rows = [["notebook", "lines of code", "for several GPUs"], ["---"] * 3]
     for name, lines in marked.items():
-        counts = [len(lines.get(section, ())) for section in sections]
         link = f"[{names[name]}](../notebooks/{name}.ipynb)"
-        rows.append([link, *map(str, (code_lines(code(name)), sum(counts), *counts))])
+        rows.append([link, str(code_lines(code(name))), str(sum(map(len, lines.values())))])
     parts = [PAGE, "\n".join(f"| {' | '.join(row)} |" for row in rows)]
     for section in sections:
         parts.append(f"\n## {section}")
