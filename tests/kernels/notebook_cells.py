@@ -1,10 +1,9 @@
-"""Images where every crop is different, a notebook's cells by their text, and Adam in float64."""
+"""Images where every crop is different, and a notebook's cells by their text."""
 
 import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -75,22 +74,3 @@ def failed(checks: Iterable[check_results.Check]) -> set[str]:
 
 EPSILON_FIRST = "weight change after 5 Adam steps"
 """A known difference of optimisers that add epsilon before the bias correction."""
-
-
-def adam(
-    gradients: list[np.ndarray], scaled: Any, *, epsilon_first: bool = False, start: float = 1.0
-) -> np.ndarray:
-    """Weights of ``start`` after Adam's steps, in float64.
-
-    As torch.optim.Adam documents it; with ``epsilon_first`` as Keras and MXNet have it, which add
-    epsilon before the second moment's bias is corrected.
-    """
-    (beta1, beta2), epsilon = scaled.recipe.adam_betas, scaled.recipe.adam_epsilon
-    weight, first, second = np.full(3, start), np.zeros(3), np.zeros(3)
-    for step, gradient in enumerate(gradients, start=1):
-        first = beta1 * first + (1 - beta1) * gradient
-        second = beta2 * second + (1 - beta2) * gradient.astype(np.float64) ** 2
-        correction = np.sqrt(1 - beta2**step)
-        root = np.sqrt(second) / correction + epsilon / (correction if epsilon_first else 1)
-        weight = weight - scaled.learning_rate * first / (1 - beta1**step) / root
-    return weight

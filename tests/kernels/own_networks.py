@@ -197,24 +197,6 @@ FINDINGS = {
 }
 """What the recipe of findings has in place of the recipe of classes."""
 
-TRAINED = {
-    "pytorch": {"features.0.weight", "scale", "head.bias"},
-    "keras": {"conv2d/kernel", "conv2d_1/kernel", "layer_normalization/gamma", "dense/bias"},
-    "tensorflow": {"kernels.0", "kernels.1", "weight", "bias"},
-    "mxnet": {"0.weight", "1.gamma", "3.weight", "7.bias"},
-    "chainer": {"conv1/W", "norm1/gamma", "scale/W", "head/b"},
-    "jax": {"conv1.kernel", "norm1.scale", "norm2.bias", "head.bias"},
-}
-FIXED = {
-    "pytorch": {"features.1.running_mean", "fixed"},
-    "keras": {"batch_normalization_1/moving_mean"},
-    "tensorflow": {"mean"},
-    "mxnet": {"1.running_mean"},
-    "chainer": {"norm1/avg_mean"},
-    "jax": {"norm1.mean"},
-}
-"""Some of the arrays by the framework's own names: those that are trained, and others."""
-
 
 def recipe_of(folder: Path, module: str, code: str | None = None, name: str = "net") -> Path:
     """A recipe's file, and the code beside it."""

@@ -24,12 +24,10 @@ from notebook_program import Names, fairness_check, in_each, names_of
 from resuming import assert_own_resumes, assert_resumes
 
 from helpers.errors import LoaderError
-from helpers.fairness import custom_network, process_checks, reference, reference_checks
+from helpers.fairness import process_checks, reference, reference_checks
 from helpers.fairness import training_loop as loop_checks
 from helpers.fairness.check_results import FairnessCheck
-from helpers.networks import weights
 from helpers.networks.shapes import shapes
-from helpers.training import checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +44,22 @@ class OfPrograms(OfFramework):
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A framework's second notebook has the loader of its first, held by a test: it waits."""
     if "notebook" in metafunc.fixturenames:
-        metafunc.parametrize("notebook", metafunc.module.ADAPTER.notebooks)
+        first, *others = metafunc.module.ADAPTER.notebooks
+        later = [pytest.mark.slow] if metafunc.function.__name__ in OF_ONE else []
+        metafunc.parametrize("notebook", [first, *(pytest.param(n, marks=later) for n in others)])
+
+
+OF_ONE = (
+    "test_what_is_drawn_depends_on_seed_epoch_and_image_alone",
+    "test_pixels_are_pillows_from_files_and_from_a_packed_folder",
+    "test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader",
+    "test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one",
+    "test_adam_continues_where_it_was",
+    "test_as_a_script_it_trains_in_another_project",
+)
+"""Tests of which a framework's first notebook is enough every day."""
 
 
 def assert_passed(adapter: OfPrograms, found: FairnessCheck, known: set[str]) -> None:
@@ -150,7 +162,7 @@ def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
     shared_batches.assert_grey_is_read(notebook, tmp_path)
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+@pytest.mark.parametrize("suffix", [".png", pytest.param(".jpg", marks=pytest.mark.slow)])
 def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
     adapter: OfPrograms, notebook: str, tmp_path: Path, suffix: str
 ) -> None:
@@ -224,6 +236,7 @@ def test_adam_continues_where_it_was(adapter: OfPrograms, notebook: str, tmp_pat
 
 def three_and_two_and_one(names: Names, task: str, rates: np.ndarray) -> list[Any]:
     """Weights and optimiser after three steps, after two, and after one that continues the two."""
+    names["build_model"]()  # TensorFlow's variables begin with the notebook's
     start = reference.shallow_arrays()
     whole = steps_taken(names, task, start, {}, rates)
     arrays, state = steps_taken(names, task, start, {}, rates[:2])
@@ -252,41 +265,3 @@ def steps_taken(names: Names, task: str, arrays: Any, state: Any, rates: np.ndar
         names["train_steps"](replica, repeat(batch, steps), steps)
     state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
     return [framework.dump_weights(replica.network), state]
-
-
-@pytest.mark.slow  # planted_ trains one every day
-def test_a_custom_network_is_trained(adapter: OfPrograms, notebook: str, tmp_path: Path) -> None:
-    """From its file to trained weights that a checkpoint keeps; what needs no reference counts."""
-    module = adapter.module
-    recipe = own_networks.recipe_of(tmp_path / "recipe", module)
-    data = str(write_different_images(tmp_path, ".png"))
-    run = notebook_program.train(notebook, tmp_path / "run", recipe=str(recipe), data=data)
-    fairness = run.record.content["fairness"]
-    verdicts = {check["check"]: check["verdict"] for check in fairness["checks"]}
-    assert fairness["comparable"] and "fail" not in verdicts.values()
-    unknown = {name for name, verdict in verdicts.items() if verdict == "not checked"}
-    assert unknown == set(custom_network.UNKNOWN)
-    reasons = {check["reason"] for check in fairness["checks"] if check["check"] in unknown}
-    assert reasons == {"own network"}
-    expected = {name for name, verdict in verdicts.items() if verdict == "expected"}
-    assert expected == adapter.known & verdicts.keys() - unknown
-    for row in ("initial weights", "evaluation pixels", "gradients, n devices / one"):
-        assert verdicts[row] == "pass"
-
-    said = run.record.content["weights"]
-    assert said["source"] == "own" and said["sha256"] == run.initial.sha256
-    assert f"drawn by {adapter.framework.NAME} itself from seed 0" in str(run.initial)
-    trained, fixed = own_networks.TRAINED[module], own_networks.FIXED[module]
-    assert trained | fixed <= run.initial.arrays.keys()
-    after = weights.load(run.folder / "weights.safetensors")
-    assert after.keys() == run.initial.arrays.keys()
-    changed = {name for name, array in run.initial.arrays.items() if (after[name] != array).any()}
-    assert changed >= trained and "fixed" not in changed
-    rows = run.record.content["epochs"]
-    assert len(rows) == 3 and all(row["train_loss"] > 0 for row in rows)
-
-    kept = checkpoint.begin(run.record, run.initial.arrays, resume=True)
-    assert kept.epoch == 3
-    assert all(np.array_equal(kept.weights[name], array) for name, array in after.items())
-    moments = {name.removeprefix("first/") for name in kept.optimizer if "/" in name}
-    assert moments >= trained and not moments & fixed

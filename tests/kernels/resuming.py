@@ -23,7 +23,6 @@ from helpers import record
 from helpers.networks import weights
 from helpers.training import checkpoint
 
-TRAINED = "this_run.train()"
 EPOCHS = 3
 SHORT_EPOCHS = 12
 """For a custom network: its epochs are so short that on a busy machine three end before a kill."""

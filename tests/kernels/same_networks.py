@@ -1,11 +1,7 @@
 """What the tests of every framework assert of its networks: they are the reference's, or caught."""
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -81,17 +77,3 @@ def assert_caught(
         *reference_checks.same_in_training(framework, build_model, model, network),
     ]
     assert {"logits, evaluation", "logits, training"} <= failed(checks)
-
-
-def with_text(module: ModuleType, *changes: tuple[str, str]) -> ModuleType:
-    """The module again, made from a changed text; for planting faults."""
-    source = Path(str(module.__file__)).read_text(encoding="utf-8")
-    for sound, broken in changes:
-        assert source.count(sound) == 1, f"{module.__name__}: {sound}"
-        source = source.replace(sound, broken)
-    spec = importlib.util.spec_from_loader(f"{module.__name__}_broken", loader=None)
-    assert spec is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[made.__name__] = made
-    exec(compile(source, str(module.__file__), "exec"), made.__dict__)
-    return made

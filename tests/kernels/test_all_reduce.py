@@ -85,6 +85,7 @@ def test_gloo_adds_up_over_the_ranks_of_mpi() -> None:
     assert found(3)["gloo"] == [[0.0, 3.0, 6.0]] * 3
 
 
+@pytest.mark.slow  # eight hosts on two cores
 def test_over_links_of_a_known_speed_no_way_is_faster_than_they_are() -> None:
     """On eight hosts made of this machine."""
     script = "import json, sys; from helpers.all_reduce import measure; "

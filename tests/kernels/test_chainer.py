@@ -1,19 +1,14 @@
 """Runs in the chainer environment: ``.venvs/chainer/bin/python -m pytest`` with this file."""
 
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import chainer.functions as F
 import numpy as np
-import own_networks
 import pytest
-import same_networks
 from agreed import assert_float32_is_float32
 from chainer.iterators import MultiprocessIterator
-from notebook_cells import failed
-from notebook_program import Names, fairness_check, names_of
+from notebook_program import Names, names_of
 from page_faults import GIVEN_BACK, KEPT, of_filling_again, only_glibc
 from program_tests import *
 from program_tests import OfPrograms
@@ -23,6 +18,10 @@ from helpers.frameworks import chainer as framework
 from helpers.networks import chainer as networks
 from helpers.training.notebook_recipe import Part
 
+# Chainer is slow on CPUs; other frameworks take these tests every day.
+pytest.mark.slow(test_resnet50_is_the_references)  # noqa: F405
+pytest.mark.slow(test_it_trains_the_recipes_network)  # noqa: F405
+
 NOTEBOOK = "Chainer_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
 
@@ -31,18 +30,6 @@ TWO = framework.list_devices("cpu", 2)
 def names_fixture(tmp_path_factory: pytest.TempPathFactory) -> Names:
     """The notebook's names for two devices, before it trains."""
     return names_of(NOTEBOOK, tmp_path_factory.mktemp("notebook"), devices=2)
-
-
-WRONG_STRIDE = (
-    ("convolution(channels, width, 1)", "convolution(channels, width, 1, stride)"),
-    ("convolution(width, width, 3, stride)", "convolution(width, width, 3)"),
-)
-
-
-def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
-    """The image is halved in Caffe's convolution, a block's first. The weights fit."""
-    broken = same_networks.with_text(networks, *WRONG_STRIDE)
-    same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
 
 
 def test_float32_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,23 +84,6 @@ def test_on_a_cpu_a_step_gets_the_memory_that_the_last_one_freed() -> None:
     configured = "from helpers.frameworks import chainer; chainer.configure('fp32', '{}')"
     assert of_filling_again(configured.format("gpu")) > GIVEN_BACK
     assert of_filling_again(configured.format("cpu")) < KEPT
-
-
-@pytest.mark.slow  # the loss of findings is caught every day
-def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
-    def sigmoids(scores: Any, targets: Any) -> Any:
-        return F.sigmoid_cross_entropy(scores, np.eye(14, dtype=np.int32)[targets])
-
-    def a_sum(scores: Any, targets: Any) -> Any:
-        return len(targets) * F.softmax_cross_entropy(scores, targets)
-
-    recipe = own_networks.recipe_of_classes(tmp_path / "recipe", "chainer")
-    names = names_of(NOTEBOOK, tmp_path, devices=2, recipe=str(recipe), data="auto", batch_size=8)
-    assert failed(fairness_check(names).checks) == set()
-    for criterion in (sigmoids, a_sum):
-        names["criterion"] = criterion
-        rows = {"mean loss of 5 SGD steps", "weight change after 5 SGD steps"}
-        assert rows <= failed(fairness_check(names).checks), criterion
 
 
 ADAPTER = OfPrograms(

@@ -102,7 +102,7 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "cause"),
     [
-        ("raises", "ValueError: no such image"),
+        pytest.param("raises", "ValueError: no such image", marks=pytest.mark.slow),
         ("is killed", "killed (signal 9; out of memory?)"),
     ],
 )

@@ -11,7 +11,6 @@ import keras
 import numpy as np
 import own_networks
 import pytest
-import same_networks
 import tensorflow as tf
 from framework_tests import STEP
 from mirrored import tuned
@@ -27,7 +26,8 @@ from helpers.networks.shapes import shapes
 # The variables of both belong to the notebook's strategy; a test below has them.
 del test_every_rule_is_the_references, test_adam_continues_where_it_was  # noqa: F821
 
-# Each of their processes compiles; other frameworks take these tests every day.
+# Compiling takes most of their time; other frameworks take these tests every day.
+pytest.mark.slow(test_resnet50_is_the_references)  # noqa: F405
 pytest.mark.slow(test_it_trains_the_recipes_network)  # noqa: F405
 pytest.mark.slow(test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one)  # noqa: F405
 
@@ -39,6 +39,7 @@ KNOWN = {STEP, UNEVEN, "running variance after 5 SGD steps", EPSILON_FIRST}
 """Known differences."""
 
 
+@pytest.mark.slow  # TensorFlow is checked in bf16 every day
 def test_it_trains_the_recipes_network_in_bf16(tmp_path: Path) -> None:
     """Not only the one that its text names; weights, classifier and loss stay in float32."""
     given: dict[str, Any] = {"recipe": recipe_of_resnet44(tmp_path), "precision": "bf16"}
@@ -67,18 +68,6 @@ def small(folder: Path, **given: Any) -> Names:
 def names(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Names:
     """On one device and on two, before it trains."""
     return small(tmp_path_factory.mktemp("notebook"), devices=request.param, batch_size=8)
-
-
-WRONG_STRIDE = (
-    ('width, 1, f"{name}.conv1")', 'width, 1, f"{name}.conv1", stride)'),
-    ('f"{name}.conv2", stride)', 'f"{name}.conv2")'),
-)
-
-
-def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
-    """The image is halved in Caffe's convolution, a block's first. The weights fit."""
-    broken = same_networks.with_text(networks, *WRONG_STRIDE)
-    same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
 
 
 class Noting:

@@ -12,9 +12,7 @@ import mxnet as mx
 import numpy as np
 import own_networks
 import pytest
-import same_networks
-from agreed import assert_float32_is_float32, equal
-from mxnet.gluon import nn
+from agreed import assert_float32_is_float32
 from notebook_cells import EPSILON_FIRST, write_noise_images
 from notebook_program import Names, names_of
 from program_tests import *
@@ -26,25 +24,10 @@ from helpers.frameworks import mxnet as framework
 from helpers.networks import mxnet as networks
 from helpers.training.step_clock import StepClock
 
-del test_adam_continues_where_it_was  # noqa: F821  a test below has it
-
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MXNet's own, thousands
-
-
-def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
-    """The image is halved in Caffe's convolution, a block's first. The weights fit."""
-
-    def spoil(model: framework.Model) -> None:
-        blocks = [each for each in model._children.values() if isinstance(each, networks.Block)]
-        layers = blocks[3].branch._children.values()
-        convolutions = [layer for layer in layers if isinstance(layer, nn.Conv2D)]
-        for convolution, stride in zip(convolutions, (2, 1, 1), strict=True):
-            convolution._kwargs["stride"] = (stride, stride)
-
-    same_networks.assert_caught(framework, networks, "resnet50", TWO[:1], spoil=spoil)
 
 
 @pytest.fixture(scope="module")
@@ -101,33 +84,6 @@ def test_nothing_in_a_step_waits_for_a_device(
         names["train_steps"](replica, repeat((*batch, mx.nd.arange(8)), 10), 10)
     assert len(waited) == 6
     assert all(done - at > 4 * len(TWO) for at, done in waited)
-
-
-def test_adam_is_where_it_was(names: Names) -> None:
-    """The state comes back bit for bit, and the next step is the one that would have come."""
-
-    def step(replica: Any, seed: int) -> None:
-        names["train_step"](replica, *noise(names, seed)[:2])
-
-    def states(replica: Any) -> dict[str, np.ndarray]:
-        return framework.dump_optimizer(replica.network, replica.optimizer)
-
-    replica, again = shallow(names), shallow(names)
-    step(replica, 0)
-    step(replica, 1)
-    state, middle = states(replica), framework.dump_weights(replica.network)
-    assert state["step"] == 2 and len(state) == 1 + 2 * 5
-    assert np.abs(state["second/features.conv0.weight"]).max() > 0
-    framework.load_weights(again.network, middle)
-    framework.load_weights(replica.network, middle)  # each device's statistics are their mean
-    framework.set_step(again, 2)
-    framework.load_optimizer(again.network, again.optimizer, state)
-    assert equal(states(again), state)
-    for either in (replica, again):
-        step(either, 2)
-    after = states(replica)
-    assert after["step"] == 3 and equal(states(again), after)
-    assert equal(framework.dump_weights(again.network), framework.dump_weights(replica.network))
 
 
 def test_without_a_store_every_device_goes_its_own_way(names: Names) -> None:

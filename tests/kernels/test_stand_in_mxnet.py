@@ -7,7 +7,7 @@ from pathlib import Path
 
 import mxnet as mx
 import pytest
-from notebook_cells import EPSILON_FIRST, failed
+from notebook_cells import EPSILON_FIRST, failed, recipe_of_resnet44
 from notebook_program import fairness_check, names_of
 from resuming import write_small_images
 
@@ -24,8 +24,11 @@ def test_the_fairness_check_is_passed_on_three_devices_stand_in(
     monkeypatch.setattr(devices, "resolve", lambda *asked: Devices("gpu", ("A", "B", "C")))
     monkeypatch.setattr(mx, "gpu", mx.cpu)
     monkeypatch.setattr(mx.context, "cpu_pinned", mx.cpu)
-    data = str(write_small_images(tmp_path / "data"))
-    names = names_of(NOTEBOOK, tmp_path, devices=3, data=data, batch_size=4)
+    how = {
+        "data": str(write_small_images(tmp_path / "data")),
+        "recipe": recipe_of_resnet44(tmp_path),
+    }
+    names = names_of(NOTEBOOK, tmp_path, devices=3, batch_size=4, **how)
     run = names["run"]
     assert run.on_gpu and run.devices == (mx.cpu(0), mx.cpu(1), mx.cpu(2))
     found = fairness_check(names).checks
