@@ -35,7 +35,7 @@ def training(
 
 
 def test(result: Any, loss: float, seconds: float) -> dict[str, Any]:
-    """The section ``test``, from ``evaluate`` of one of ``helpers.training.metrics``."""
+    """The section ``test``, from ``evaluate`` of the task (``helpers.training.loop.METRICS``)."""
     return {**result.as_record(), "loss": loss, "seconds": seconds}
 
 

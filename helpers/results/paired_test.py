@@ -3,7 +3,7 @@
 Intervals of single runs hold the luck of which patients are in the test part. That luck is the
 same for all runs on the same part, so most of it falls out of a difference: each record holds the
 means of the same 200 resamples, and subtracting them one by one gives the difference's own
-standard error. Runs pair where their records' ``sample`` is equal (``helpers.training.metrics``).
+standard error. Runs pair where their records' ``sample`` is equal.
 """
 
 from collections import defaultdict

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 
 import data_prep
 from data_prep import folder_state
@@ -22,12 +23,18 @@ from data_prep.split import PARTS
 from helpers.errors import UserError
 from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, ScaledRecipe, custom_code
 from helpers.record import run_identity, tasks
-from helpers.training import filesystem, image_readers
+from helpers.record.types import Filesystem
+from helpers.training import image_readers
 from helpers.training.setup import Setup
 
 if TYPE_CHECKING:
     import pandas as pd
 
+SHARED = (
+    *("afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs", "nfs4"),
+    *("ocfs2", "orangefs", "panfs", "pvfs2", "smb3", "wekafs"),
+)
+"""Filesystems that other machines read too, as all of FUSE's (``fuse.sshfs``) may."""
 LARGEST = 264
 """Above this many pixels images are to be resized first, unless the recipe's own size is larger."""
 LARGEST_UNSIZED = 1024
@@ -117,7 +124,7 @@ class Data:
     def as_record(self, recipe: ScaledRecipe) -> dict[str, Any]:
         """The record's section ``data``."""
         parts = {"train": self.train, "valid": self.valid, "test": self.test}
-        mounted = None if self.folder is None else filesystem.of(self.folder)
+        mounted = None if self.folder is None else filesystem_of(self.folder)
         return {
             **({} if mounted is None else {"filesystem": mounted}),
             "folder": image_readers.called(self.recipe, self.folder),
@@ -167,6 +174,16 @@ class Data:
         self.__dict__.update(state)
         if state["reader"] is None:
             self.__dict__["reader"] = image_readers.open_images(self.recipe, self.folder)
+
+
+def filesystem_of(folder: Path) -> Filesystem | None:
+    """Which filesystem a folder is on, and whether other machines share it; None: not known."""
+    place = folder.resolve()
+    mounts = [m for m in psutil.disk_partitions(all=True) if place.is_relative_to(m.mountpoint)]
+    if not mounts:
+        return None
+    kind = max(reversed(mounts), key=lambda mount: len(mount.mountpoint)).fstype  # the last counts
+    return {"kind": kind, "shared": kind in SHARED or kind.startswith("fuse.")}
 
 
 def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:

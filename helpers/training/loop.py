@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from statistics import median
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,19 +19,20 @@ from helpers.fairness import process_checks, training_checks
 from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.networks import weights
 from helpers.record import run_identity
+from helpers.record.tasks import MULTICLASS, MULTILABEL
 from helpers.training import (
+    accuracy,
     after_training,
     checkpoint,
     image_data,
     launching,
-    metrics,
     notebook_recipe,
     notebook_run,
     out_of_memory,
+    roc_auc,
 )
 from helpers.training.epoch_lines import Within
 from helpers.training.step_clock import StepClock
-from helpers.training.stopwatch import stopwatch
 from helpers.training.training_notes import EvaluationNotes, TrainingNotes, TurnNotes
 from helpers.training.watching import Watching
 
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from helpers.training.image_data import Data
     from helpers.training.run_state import RunState
 
+METRICS: dict[str, ModuleType] = {MULTILABEL.name: roc_auc, MULTICLASS.name: accuracy}
+"""What evaluates a task: each has ``of_epoch`` and ``evaluate``, with the same arguments."""
 WEIGHTS = "weights.safetensors"
 RUN = "run"
 """What their file's metadata calls the id of the run that trained them."""
@@ -109,22 +113,20 @@ class Loop:
                 launching.ends_in_order(run),
                 out_of_memory.explained(run.setup.recipe.recipe),
                 run.monitor.phase(name, **about),
-                self._stopwatch() as watch,
             ):
+                run.framework.synchronize(run.own_devices)  # here and at the end, and only there
+                start = time.perf_counter()
                 yield
+                run.framework.synchronize(run.own_devices)
+                self.seconds[name] = time.perf_counter() - start
         except BaseException as error:
             if "clock" in vars(self):  # a function that failed has not left it
                 self.clock.__exit__(type(error), error, error.__traceback__)
             raise
         finally:
             self.phase_now = ""
-        self.seconds[name] = watch.seconds
         if name == "train":
             self._trained_an_epoch()
-
-    def _stopwatch(self) -> Any:
-        run = self.run
-        return stopwatch(lambda: run.framework.synchronize(run.own_devices))
 
     def watch(self, batches: Iterable[Any]) -> Any:
         """See :meth:`helpers.run.Run.watch`."""
@@ -201,7 +203,7 @@ class Loop:
             )
         notes = self.evaluation.evaluation(name, part, run, self.processes)
         self.notes.evaluations.append(notes)
-        found = metrics.MODULES[run.images.task].of_epoch(part.targets, scores)
+        found = METRICS[run.images.task].of_epoch(part.targets, scores)
         own = next(iter(found.values()))
         both_none = np.isnan(own) and np.isnan(metric)
         self.notes.metrics.append(0.0 if both_none else abs(float(metric) - own))
@@ -228,7 +230,7 @@ class Loop:
         self.updated([*training_checks.evaluated(observed), row])
         targets = images.targets(images.test)
         sample = run_identity.images(images.test, images.classes)
-        result = metrics.MODULES[images.task].evaluate(
+        result = METRICS[images.task].evaluate(
             targets, scores, images.test["group"], images.classes, sample
         )
         run.tell(notebook_run.add, "test", record.test(result, loss, self.seconds["test"]))

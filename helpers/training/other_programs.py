@@ -1,8 +1,8 @@
 """Measure how much of a run's own cores other programs use while the run is measured.
 
-It is the time for which these cores are busy (``/proc/stat``, with *steal*, what a hypervisor gave
-to others) less the CPU time of the run's own processes, the monitor's among them: in its epochs
-and in its measured rounds. Each of several ranks looks at its own devices' cores.
+It is the time for which these cores are busy (with *steal*, what a hypervisor gave to others) less
+the CPU time of the run's own processes, the monitor's among them: in its epochs and in its measured
+rounds. Each of several ranks looks at its own devices' cores.
 """
 
 from __future__ import annotations
@@ -10,23 +10,15 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from gpumon import process
+import numpy as np
+import psutil
+
 from helpers.frameworks import rank_info
 from helpers.frameworks.cpu_cores import CpuDevice
-
-
-class Counters(NamedTuple):
-    """Seconds, counted from some moment in the past."""
-
-    clock: float
-    busy: float
-    """Those of all cores together."""
-    own: float
-    """CPU time of the run's processes."""
 
 
 class Used(NamedTuple):
@@ -43,7 +35,7 @@ class Watch:
     def __init__(self, devices: Sequence[CpuDevice]) -> None:
         self._cores = {core for cpu in devices for core in (*cpu.cores, *cpu.loader_cores)}
         self._root = os.getpid()  # in a replica, too, the notebook's
-        self._parts: dict[str, Counters] = {}
+        self._parts: dict[str, np.ndarray] = {}
         self._reason: str | None = None
 
     @contextmanager
@@ -51,46 +43,34 @@ class Watch:
         """Count what happens inside; a part that is done again replaces the earlier one."""
         before = self._read()
         yield
-        after = self._read()
-        if before and after:
-            self._parts[part] = Counters(*(b - a for a, b in zip(before, after, strict=True)))
+        self._parts[part] = self._read() - before
 
     def used(self) -> Used:
         """Over all parts."""
-        if self._reason or not self._parts:
+        if self._reason or not self._cores or not self._parts:
             return Used(len(self._cores), None, self._reason)
-        clock, busy, own = (sum(each) for each in zip(*self._parts.values(), strict=True))
-        return Used(len(self._cores), max(0.0, busy - own) / clock)
+        clock, busy, own = np.sum([*self._parts.values()], axis=0)
+        return Used(len(self._cores), max(0.0, float((busy - own) / clock)))
 
-    def _read(self) -> Counters | None:
+    def _read(self) -> np.ndarray:
         try:
-            return counters(self._cores, self._root) if self._cores else None
-        except (OSError, ValueError) as error:
-            self._reason = str(error)
-            return None
+            return counters(self._cores, self._root)
+        except (OSError, psutil.Error, IndexError) as error:
+            self._reason = f"the system does not tell what its cores do: {error}"
+            return np.zeros(3)
 
 
-def counters(cores: Collection[int], root: int) -> Counters:
-    """Those of these cores, and of a process with its descendants, also those that have ended.
-
-    Raises:
-        OSError, ValueError: this system does not tell.
-    """
-    found = process.busy_and_total(cores)
-    if missing := sorted(set(cores) - found.keys()):
-        raise ValueError(f"{process.PROC}/stat does not list core {missing[0]}")
-    if not any(total for _, total in found.values()):
-        raise ValueError(f"{process.PROC}/stat does not count")
-    process.slurp(f"{process.PROC}/{root}/task/{root}/children")  # else no descendant is found
-    ticks = 0
+def counters(cores: Collection[int], root: int) -> np.ndarray:
+    """Seconds by the clock, of work on these cores, and of a process with its descendants."""
+    listed = psutil.cpu_times(percpu=True) if cores else []
+    busy = sum(sum(listed[core]) - listed[core].idle - listed[core].iowait for core in cores)
+    busy -= sum(listed[core].guest + listed[core].guest_nice for core in cores)  # in user, too
+    process, own = psutil.Process(root), 0.0
     # Children first: the time of one that ends meanwhile is then its parent's.
-    for each in reversed([*process.tree(root)]):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            # After the name: user and system time, and those of children that were waited for.
-            said = process.slurp(f"{process.PROC}/{each}/stat").rpartition(b")")[2].split()
-            ticks += sum(map(int, said[11:15]))
-    busy = sum(busy for busy, _ in found.values())
-    return Counters(time.monotonic(), busy, ticks * process.TICK)
+    for each in (*reversed(process.children(recursive=True)), process):
+        with suppress(psutil.NoSuchProcess):
+            own += sum(each.cpu_times()[:4])  # with those of children that were waited for
+    return np.array([time.monotonic(), busy, own])
 
 
 def as_record(each: Sequence[Used]) -> dict[str, Any]:
@@ -108,8 +88,7 @@ def as_record(each: Sequence[Used]) -> dict[str, Any]:
         used = None if reason else sum(one.used or 0.0 for one in own)
         said = {"cores": sum(one.cores for one in own), "used": used, "reason": reason}
         found.append(said | ({"host": host} if len(set(hosts)) > 1 else {}))
-    return max(found, key=_share)
-
-
-def _share(found: Mapping[str, Any]) -> float:
-    return math.inf if found["used"] is None else found["used"] / max(1, found["cores"])
+    return max(
+        found,
+        key=lambda of: math.inf if of["used"] is None else of["used"] / max(1, of["cores"]),
+    )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from data_prep.files import core_count
 from helpers import paths
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import cpu_cores
@@ -13,7 +14,6 @@ from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.devices import Devices
 from helpers.launch import launchers
 from helpers.recipe import lookup
-from helpers.training import loader_workers
 from helpers.training.image_data import fit_to_images
 from helpers.training.image_folders import prepare_data
 from helpers.training.setup import Setup
@@ -145,8 +145,8 @@ def default_workers(devices: Devices, nodes: int = 1, virtual: bool = True) -> i
     if devices.cpus:
         return nodes * sum(min(8, len(cpu.loader_cores)) for cpu in devices.cpus)
     if virtual:
-        return min(8 * devices.count * nodes, loader_workers.usable_cores())
-    return nodes * min(8 * devices.count, loader_workers.usable_cores())
+        return min(8 * devices.count * nodes, core_count())
+    return nodes * min(8 * devices.count, core_count())
 
 
 def whole(value: int | str) -> int | None:

@@ -9,16 +9,15 @@ batch had arrived: while they are busy, a late batch costs nothing.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Event, Thread
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from helpers.training import heartbeat
 
-Batch = TypeVar("Batch")
 Completion = Callable[[Any], Callable[[], None] | None]
 """A framework module's ``queued``: a call that returns when a device has computed what it had been
 given until then; None where it had."""
@@ -31,7 +30,8 @@ TELL_SECONDS = 5.0
 class StepClock:
     """``with StepClock(framework.queued) as clock``, around one epoch's loop::
 
-        for batch in clock.batches(loader):
+        for batch in loader:
+            clock.arrived(time.perf_counter())
             clock.queued(train_step(batch))
 
     Afterwards, in seconds: ``data_seconds`` in which the devices waited for a batch,
@@ -82,12 +82,6 @@ class StepClock:
                 self._watcher.join()
                 if self._error is not None:
                     raise self._error
-
-    def batches(self, loader: Iterable[Batch]) -> Iterator[Batch]:
-        """The loader's batches; when each arrived is noted."""
-        for batch in loader:
-            self.arrived(time.perf_counter())
-            yield batch
 
     def arrived(self, at: float) -> None:
         """The next batch was there at this time, of ``time.perf_counter``."""

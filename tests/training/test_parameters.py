@@ -19,7 +19,7 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
-from helpers.training import image_data, image_folders, image_readers, loader_workers, parameters
+from helpers.training import image_data, image_folders, image_readers, parameters
 from helpers.training.setup import Setup
 
 GENERATED = image_folders.STAND_INS["nih, small"].name
@@ -232,7 +232,7 @@ def test_workers_serve_all_devices_together(generated: Path) -> None:
             "N", recipe="demo", data=generated, devices=1, num_workers=workers
         )
 
-    assert resolved("default").workers == min(8, loader_workers.usable_cores())
+    assert resolved("default").workers == min(8, files.core_count())
     assert resolved(3).workers == resolved("3").workers == 3
 
 
@@ -247,4 +247,3 @@ def test_workers_keep_to_the_cores_that_this_process_may_use(
     assert parameters.default_workers(eight) == 12
     monkeypatch.setattr(files, "_cgroup_limits", lambda groups, root: [3])
     assert parameters.default_workers(eight) == 3
-    assert loader_workers.candidates() == [0, 1, 2, 4]

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -10,6 +10,13 @@ import pytest
 
 from helpers.training import step_clock as clock_module
 from helpers.training.step_clock import StepClock
+
+
+def batches(clock: StepClock, loader: Iterable[int]) -> Iterator[int]:
+    """The loader's, as ``run.watch`` passes them on."""
+    for batch in loader:
+        clock.arrived(time.perf_counter())
+        yield batch
 
 
 class Timeline:
@@ -65,7 +72,7 @@ def test_a_device_that_computes_while_the_next_batch_is_read_waits_only_for_the_
     """Loading takes 40 ms a batch, the device 30 ms at the same time: it waits 10 ms for each."""
     timeline = Timeline(monkeypatch)
     with StepClock(timeline.completion) as clock:
-        for _ in clock.batches(timeline.batches(10, 0.04)):
+        for _ in batches(clock, timeline.batches(10, 0.04)):
             clock.queued(timeline.step(0.03))
     assert clock.data_seconds == pytest.approx(0.04 + 9 * 0.01)
     assert clock.first_step_seconds == pytest.approx(0.07)
@@ -75,7 +82,7 @@ def test_a_device_that_computes_while_the_next_batch_is_read_waits_only_for_the_
 def test_a_busy_device_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     timeline = Timeline(monkeypatch)
     with StepClock(timeline.completion) as clock:
-        for _ in clock.batches(timeline.batches(10, 0.002)):
+        for _ in batches(clock, timeline.batches(10, 0.002)):
             clock.queued(timeline.step(0.02))
     assert clock.data_seconds == pytest.approx(0.002)  # the first batch
     assert clock.step_seconds == pytest.approx([0.02] * 9)
@@ -86,7 +93,7 @@ def test_a_device_that_is_done_when_its_step_returns_needs_no_thread(
 ) -> None:
     timeline = Timeline(monkeypatch)
     with StepClock(lambda result: None) as clock:
-        for _ in clock.batches(timeline.batches(5, 0.01)):
+        for _ in batches(clock, timeline.batches(5, 0.01)):
             timeline.loop += 0.03
             clock.queued(None)
     assert clock.data_seconds == pytest.approx(0.05)
@@ -98,7 +105,7 @@ def test_the_loop_itself_never_waits() -> None:
     works: list[Future[Any]] = []
     go = threading.Event()  # set when the loop is over: a loop that waited would never end
     with ThreadPoolExecutor(1) as device, StepClock(lambda work: work.result) as clock:
-        for _ in clock.batches(range(10)):
+        for _ in batches(clock, range(10)):
             works.append(device.submit(go.wait, 60))
             clock.queued(works[-1])
         assert not any(work.done() for work in works)
