@@ -8,7 +8,7 @@ import re
 import pytest
 from test_docs import BLOCK
 
-from helpers import paths, record
+from helpers import paths
 
 DOCS = paths.ROOT / "docs"
 
@@ -39,10 +39,3 @@ def test_the_example_prints_what_the_page_shows(monkeypatch: pytest.MonkeyPatch)
     with contextlib.redirect_stdout(said):
         exec(blocks("report", "python")[0], {})
     assert blocks("report", "text")[0] == said.getvalue()
-
-
-def test_every_section_of_the_record_is_listed() -> None:
-    table = page("report").partition("\n## Read a record\n")[2]
-    rows = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
-    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert listed == set(record.Record.__annotations__)
