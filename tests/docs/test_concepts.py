@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import re
 
 import pytest
 from test_docs import BLOCK
