@@ -1,242 +1,217 @@
-"""What monitoring costs a training loop: gpumon against the usual ways, interleaved.
+"""What monitoring costs: the processor time of gpumon and of the usual monitors, interleaved.
 
-    python benchmarks/monitor.py [--quick] [--rounds N] [--fake-gpus 8] [--only missed] [--waiting]
+    python benchmarks/monitor.py [--quick] [--rounds 9] [--seconds 3] [--fake-gpus 8]
 
-The rivals are nvitop's ResourceMetricCollector (``pip install nvitop``; left out with a word if it
-is not there) and a plain sampling thread, which is what most home-made monitors are, both in the
-training's own process, as in practice; and processes of their own that poll what gpumon reads, or
-what DCGM's exporter reads by default or with its profiling metrics. Each round runs the same steps
-once with every monitor and once without, in a shuffled order; figures are medians over rounds, with
-the ends of their 95 % interval (with fewer than nine rounds, minimum and maximum).
+The rivals are nvitop's ResourceMetricCollector (``pip install nvitop``; left out if it is not
+there), a plain sampling thread, which is what most home-made monitors are, and processes of their
+own that poll through pynvml what gpumon reads, or what DCGM's exporter reads by default. They take
+turns beside a program that waits, as for a GPU. Figures are medians over rounds, with the ends of
+their 95 % interval. The time is exact: the kernel's accounting of the monitor's thread or process.
 
-``--fake-gpus 8`` gives all monitors a fake of the driver's library, which answers with noisy
-values in no time: what is measured is then the monitors' own cost, not the driver's.
-
-Two costs are distinguished: the processor time that the monitor itself used (exact, from the
-kernel's accounting of its thread or process), and how much longer the steps took (what a user
-feels). The second is noisy, so for ours it is measured once more, with the sampler stopped and
-continued in turns many times.
+``--fake-gpus 8`` gives all monitors a fake of the driver's library, which answers with noisy values
+in no time: what is measured is then the monitors' own cost, not the driver's.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
+import io
 import os
 import random
 import shutil
-import signal
-import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import quick
-from monitors import nothing, nvitop_collector, ours, poller, sampling_thread
-from turns import report
+import common
+from turns import by_turns, report
 
 import gpumon
 from helpers import paths
 from helpers.results import intervals
 
-Step = Callable[[], None]
-PARTS = ("overhead", "slowdown", "marks", "cadence", "missed")
-FAKE_SECONDS = 600
-"""After which a fake GPU's values stay."""
+Clock = Callable[[], float]
+"""The processor time that a monitor has used so far, in seconds."""
+FAKE_SAMPLES = 6000
+"""Of 0.1 s, after which a fake GPU's values stay."""
 
 
-def make_step() -> tuple[str, Step]:
-    """A training step of PyTorch, on a GPU if there is one; of NumPy where PyTorch is not."""
+def run_time(place: str) -> float:
+    """Seconds of processor time of a process or thread, to the nanosecond (Linux)."""
+    return int(Path(f"/proc/{place}/schedstat").read_text().split()[0]) / 1e9
+
+
+@contextmanager
+def ours(folder: Path, interval: float) -> Iterator[Clock]:
+    with gpumon.Monitor(folder / "trace", interval=interval):
+        sampler = gpumon.read(folder / "trace").header["sampler"]
+        yield lambda: run_time(str(sampler))
+
+
+@contextmanager
+def sampling_thread(folder: Path, interval: float) -> Iterator[Clock]:
+    """The home-made way: a thread that polls and appends to lists."""
+    import psutil
+
+    handles: list[Any] = []
+    with contextlib.suppress(Exception):
+        import pynvml
+
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(count)]
+    rows: list[tuple[Any, ...]] = []
+    ended = threading.Event()
+
+    def poll() -> None:
+        while not ended.wait(interval):
+            gpus = [
+                (
+                    pynvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+                    pynvml.nvmlDeviceGetMemoryInfo(handle).used,
+                    pynvml.nvmlDeviceGetPowerUsage(handle),
+                    pynvml.nvmlDeviceGetTemperature(handle, 0),
+                )
+                for handle in handles
+            ]
+            cores = psutil.cpu_percent(percpu=True)
+            rows.append((time.time(), cores, psutil.virtual_memory().used, gpus))
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    yield lambda: run_time(f"self/task/{thread.native_id}")
+    ended.set()
+    thread.join()
+
+
+@contextmanager
+def nvitop_collector(folder: Path, interval: float) -> Iterator[Clock]:
+    from nvitop import Device, ResourceMetricCollector
+
+    devices: list[Any] = []
+    # Without a driver it says so at length on standard error, once a round.
+    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
+        devices = Device.all()
+    before = {thread.native_id for thread in threading.enumerate()}
+    collector = ResourceMetricCollector(devices=devices, interval=interval)
+    collector.start("train")
+    threads = [t.native_id for t in threading.enumerate() if t.native_id not in before]
+    yield lambda: sum(run_time(f"self/task/{thread}") for thread in threads)
+    collector.collect()
+    collector.stop("train")
+
+
+POLLER = """
+import os, sys, time
+import psutil
+import pynvml
+interval, file, what = float(sys.argv[1]), open(sys.argv[2], "w", buffering=1), sys.argv[3]
+handles = []
+try:
+    pynvml.nvmlInit()
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+except pynvml.NVMLError:
+    pass
+def rates(handle):
+    found = pynvml.nvmlDeviceGetUtilizationRates(handle)
+    return found.gpu, found.memory
+def memory(handle):
+    found = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    return found.free, found.used
+def processes(handle):
+    return [(p.pid, p.usedGpuMemory) for p in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+def profile(*metrics):
+    samples = {}
+    def ask(handle):
+        key = id(handle)
+        before, after, get = samples.get(key) or (
+            pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc(),
+            pynvml.c_nvmlGpmMetricsGet_t())
+        pynvml.nvmlGpmSampleGet(handle, after)
+        known = key in samples
+        samples[key] = after, before, get
+        if not known:
+            return None
+        get.version, get.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(metrics)
+        get.sample1, get.sample2 = before, after
+        for place, number in enumerate(metrics):
+            get.metrics[place].metricId = number
+        pynvml.nvmlGpmMetricsGet(get)
+        return [get.metrics[place].value for place in range(len(metrics))]
+    return ask
+power = (pynvml.nvmlDeviceGetPowerUsage,)
+energy = (pynvml.nvmlDeviceGetTotalEnergyConsumption,)
+clocks = [(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
+          (pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM)]
+temperature = (pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU)
+# What is asked at every sample, or every so many seconds.
+ASKED = {
+    0: [*clocks, temperature, power, energy, (pynvml.nvmlDeviceGetPcieReplayCounter,), (rates,),
+        (pynvml.nvmlDeviceGetEncoderUtilization,), (pynvml.nvmlDeviceGetDecoderUtilization,),
+        (memory,), (pynvml.nvmlDeviceGetRemappedRows,)],
+} if what == "default" else {
+    0: [(rates,), power, energy, (profile(2),)],
+    0.5: [*clocks, (memory,), (pynvml.nvmlDeviceGetCurrentClocksThrottleReasons,),
+          (profile(3, 5, 10, 20, 21, 61, 60),)],
+    1: [temperature],
+    5: [(processes,), (pynvml.nvmlDeviceGetProcessUtilization, 0)],
+}
+program = psutil.Process(os.getppid())
+HOST = {
+    0.5: [(psutil.cpu_percent,), (program.cpu_affinity,)],
+    1: [(psutil.cpu_percent, None, True), (psutil.virtual_memory,), (psutil.disk_io_counters,),
+        (psutil.net_io_counters,), (program.cpu_times,), (program.memory_info,)],
+} if what == "gpumon" else {}
+def works(handle, call, *rest):
     try:
-        import torch
-    except ImportError:
-        import numpy as np
-
-        matrix = np.random.default_rng(0).standard_normal((400, 400))
-
-        def multiply() -> None:
-            np.linalg.multi_dot([matrix] * 4)
-
-        return "NumPy products", multiply
-    layers = torch.nn
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = layers.Sequential(
-        layers.Conv2d(1, 16, 3, padding=1),
-        layers.ReLU(),
-        layers.Conv2d(16, 16, 3, padding=1),
-        layers.ReLU(),
-        layers.AdaptiveAvgPool2d(1),
-        layers.Flatten(),
-        layers.Linear(16, 14),
-    ).to(device)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-4)
-    images = torch.randn(16, 1, 48, 48, device=device)
-    targets = torch.zeros(16, 14, device=device)
-
-    def train() -> None:
-        optimiser.zero_grad(set_to_none=True)
-        loss = layers.functional.binary_cross_entropy_with_logits(model(images), targets)
-        loss.backward()
-        optimiser.step()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-
-    where = torch.cuda.get_device_name() if device.type == "cuda" else "the CPU"
-    return f"PyTorch {torch.__version__} step on {where}", train
+        call(handle, *rest)
+    except pynvml.NVMLError:
+        return False
+    return True
+calls = [(max(1, round(every / interval)), [(call, handle, *rest) for handle in handles
+          for call, *rest in asked if works(handle, call, *rest)] + HOST.get(every, []))
+         for every, asked in ASKED.items()]
+due, number = time.monotonic(), 0
+print("ready", flush=True)
+while True:
+    print(time.time(), [call(*rest) for every, them in calls if number % every == 0
+                        for call, *rest in them], file=file)
+    due, number = due + interval, number + 1
+    time.sleep(max(0, due - time.monotonic()))
+"""
 
 
-def block(monitor: Any, interval: float, step: Step, steps: int) -> tuple[float, float]:
-    """Seconds a step, and the monitor's processor time as percent of a core, over one block."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        monitor(Path(folder), interval) as clock,
-    ):
-        step()
-        used, start = clock(), time.perf_counter()
-        for _ in range(steps):
-            step()
-        seconds = time.perf_counter() - start
-        return seconds / steps, 100 * (clock() - used) / seconds
+@contextmanager
+def poller(what: str, folder: Path, interval: float) -> Iterator[Clock]:
+    """A process of its own that asks through pynvml and writes the answers down as they are.
 
-
-def tell(figure: str, unit: str, mine: float, **more: Any) -> None:
-    """One JSON line; ratio above 1 means ours is better."""
-    print(json.dumps({"figure": figure, "unit": unit, "ours": round(mine, 4), **more}))
-
-
-def overhead(step: Step, seconds: float, rounds: int, rates: tuple[int, ...]) -> None:
-    rivals: dict[str, Any] = {
-        "sampling thread in-process": sampling_thread,
-        "poller of what gpumon reads, as often": partial(poller, "gpumon"),
-        "poller of what gpumon reads of GPUs, as often": partial(poller, "gpumon's GPUs"),
-        "poller of DCGM's profiling list": partial(poller, "profiling"),
-        "poller of DCGM's default list": partial(poller, "default"),
-    }
-    try:
-        import nvitop
-
-        rivals[f"nvitop {nvitop.__version__} ResourceMetricCollector"] = nvitop_collector
-    except ImportError:
-        print("nvitop is not installed here (pip install nvitop), so it is left out\n")
-    monitors = {"none": nothing, "gpumon": ours, **rivals}
-    step()
-    start = time.perf_counter()
-    for _ in range(10):
-        step()
-    steps = max(10, round(10 * seconds / (time.perf_counter() - start)))
-    for rate in rates:
-        longer: dict[str, list[float]] = {name: [] for name in monitors}
-        used: dict[str, list[float]] = {name: [] for name in monitors}
-        for _ in range(rounds):
-            order = list(monitors)
-            random.shuffle(order)
-            times = {}
-            for name in order:
-                times[name], share = block(monitors[name], 1 / rate, step, steps)
-                used[name].append(share)
-            for name in monitors:
-                longer[name].append(100 * (times[name] / times["none"] - 1))
-        print(f"{rate} Hz: monitor, processor time (% of a core), steps longer by (%)")
-        for name in monitors:
-            cost, more = (intervals.of_median(found[name]) for found in (used, longer))
-            print(f"  {name:52s} {cost.text('.3f'):>24} {more.text('.2f'):>24}")
-        for name in rivals:
-            figure = f"processor time of the monitor at {rate} Hz"
-            report(figure, "% of a core", used["gpumon"], used[name], name)
-        for name in rivals:
-            mine, theirs = ([100 + more for more in longer[each]] for each in ("gpumon", name))
-            report(f"a step at {rate} Hz", "% of one without a monitor", mine, theirs, name)
-
-
-def slowdown(step: Step, seconds: float, rates: tuple[int, ...]) -> None:
-    """How much longer steps take while the sampler runs than while it is stopped.
-
-    The sampler's process is stopped and continued every third of a second, so that what else the
-    machine does falls on both halves of a pair alike; the interval is that of the pairs' median.
+    what: ``default`` is what NVIDIA's dcgm-exporter asks in its list ``default-counters.csv``, all
+    at every sample. ``gpumon`` is what gpumon asks of GPUs and of the host, each as often as gpumon
+    does. DCGM itself is on no package index; its C costs less than this Python.
     """
-    for rate in rates:
-        with tempfile.TemporaryDirectory() as folder, gpumon.Monitor(Path(folder) / "t", 1 / rate):
-            sampler = gpumon.read(Path(folder) / "t").header["sampler"]
-            longer: list[float] = []
-            started = time.perf_counter()
-            while time.perf_counter() - started < seconds:
-                times = {}
-                for signal_sent in random.sample([signal.SIGSTOP, signal.SIGCONT], 2):
-                    os.kill(sampler, signal_sent)
-                    times[signal_sent] = _step_time(step, 0.33)
-                longer.append(100 * (times[signal.SIGCONT] / times[signal.SIGSTOP] - 1))
-            os.kill(sampler, signal.SIGCONT)
-        found, low, high = intervals.of_median(longer)
-        print(
-            f"{rate} Hz: steps longer by {found:.2f} % while the sampler runs "
-            f"(95 % interval {low:.2f} to {high:.2f}, {len(longer)} pairs)"
-        )
-        figure = f"steps longer by at {rate} Hz, sampler stopped and continued"
-        tell(figure, "%", found, low=round(low, 3), high=round(high, 3), rounds=len(longer))
+    words = [sys.executable, "-c", POLLER, str(interval), str(folder / "polled"), what]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield lambda: run_time(str(process.pid))
+        process.terminate()
 
 
-def _step_time(step: Step, seconds: float) -> float:
-    """Seconds a step, over about ``seconds``."""
-    steps, started = 0, time.perf_counter()
-    while (taken := time.perf_counter() - started) < seconds:
-        step()
-        steps += 1
-    return taken / steps
-
-
-def marks() -> None:
-    with tempfile.TemporaryDirectory() as folder, gpumon.Monitor(Path(folder) / "t") as monitor:
-        costs = []
-        with monitor.phase("train"):
-            for _ in range(50):
-                start = time.process_time()
-                for _ in range(200):
-                    with monitor.phase("step", epoch=1):
-                        pass
-                costs.append((time.process_time() - start) / 400 * 1e6)
-    cost = statistics.median(costs)
-    print(f"\na mark (half a phase) costs {cost:.1f} microseconds of processor time")
-    tell("a mark", "microseconds", cost, rival=10, rival_name="the promise", rounds=50)
-
-
-def cadence(seconds: float) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        with gpumon.Monitor(Path(folder) / "t", interval=0.05) as monitor:
-            time.sleep(seconds)
-        size = (Path(folder) / "t.jsonl").stat().st_size
-        header = (Path(folder) / "t.jsonl").open().readline()
-        report = monitor.metadata()
-    reached, load = report["cadence"], os.getloadavg()[0]
-    print(f"\n20 Hz while this program sleeps (load of the machine {load:.1f}): {reached}")
-    share = reached["within 10 ms (%)"]
-    tell("samples within 10 ms of schedule at 20 Hz", "%", share, load=round(load, 1), rounds=1)
-    tell("samples missed at 20 Hz", f"of {reached['samples']}", reached["missed"], rounds=1)
-    hourly = (size - len(header)) / report["seconds"] * 3600 / 1e6 / len(report["devices"])
-    tell("trace", "MB a device and hour at 20 Hz", hourly, rounds=1)
-
-
-def missed(seconds: float) -> None:
-    """Samples missed at 10 Hz while every core computes."""
-    spin = [sys.executable, "-c", "while True: pass"]
-    busy = [subprocess.Popen(spin) for _ in range(os.cpu_count() or 1)]
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            with gpumon.Monitor(Path(folder) / "t", interval=0.1) as monitor:
-                time.sleep(seconds)
-            reached = monitor.metadata()["cadence"]
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
-    print(f"\n10 Hz with {len(busy)} busy processes: {reached}")
-    share = 100 * reached["missed"] / max(1, reached["samples"] + reached["missed"])
-    figure = f"samples missed at 10 Hz with {len(busy)} busy processes"
-    tell(figure, f"% of {reached['samples']}", share, rounds=1)
+def cost(monitor: Any, seconds: float, interval: float) -> tuple[float]:
+    """The monitor's processor time, as percent of a core, while this program waits."""
+    with tempfile.TemporaryDirectory() as folder, monitor(Path(folder), interval) as clock:
+        time.sleep(2 * interval)
+        used, start = clock(), time.perf_counter()
+        time.sleep(seconds)
+        return (100 * (clock() - used) / (time.perf_counter() - start),)
 
 
 def with_fake_gpus(count: int) -> int:
@@ -245,13 +220,12 @@ def with_fake_gpus(count: int) -> int:
     import fake_nvml
 
     rng = random.Random(0)
-    steps = 10 * FAKE_SECONDS
     energy = 0.0
     lines = ["step 0.1"]
     for gpu in range(count):
         lines += [fake_nvml.H200.format(gpu=gpu), f"{gpu} gpm 1", f"{gpu} throttle 0"]
         for name, mean, spread in FAKED:
-            values = [min(max(0.0, rng.gauss(mean, spread)), 2 * mean) for _ in range(steps)]
+            values = [min(max(0.0, rng.gauss(mean, spread)), 2 * mean) for _ in range(FAKE_SAMPLES)]
             if name == "energy":
                 values = [energy := energy + value for value in values]
             lines.append(f"{gpu} {name} " + " ".join(f"{value:.1f}" for value in values))
@@ -270,31 +244,34 @@ FAKED += [(f"gpm{metric}", 900.0, 90.0) for metric in (20, 21, 60, 61)]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument(
-        "--seconds", type=float, default=120.0, help="time of all pairs; a block is a fortieth"
-    )
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of each turn")
     parser.add_argument("--fake-gpus", type=int, help="number of GPUs of a fake driver library")
-    parser.add_argument("--only", choices=PARTS, help="one of the measurements")
-    waiting = "wait in each step, as for a GPU, instead of computing"
-    parser.add_argument("--waiting", action="store_true", help=waiting)
-    options = quick.parse(parser, seconds=10.0)
+    options = common.parse(parser, seconds=0.5)
     if options.fake_gpus and "FAKE_NVML_SCRIPT" not in os.environ:
         if not any(map(shutil.which, ("cc", "gcc", "clang"))):
             parser.error("--fake-gpus needs a C compiler")
         return with_fake_gpus(options.fake_gpus)
-    name, step = ("waiting", partial(time.sleep, 0.02)) if options.waiting else make_step()
-    gpus = f", {options.fake_gpus} fake GPUs" if options.fake_gpus else ""
-    print(f"{name}, {os.cpu_count()} cores{gpus}, load {os.getloadavg()[0]:.1f}\n")
-    parts: dict[str, Callable[[], None]] = {
-        "overhead": lambda: overhead(step, options.seconds / 40, options.rounds, (10, 50)),
-        "slowdown": lambda: slowdown(step, options.seconds, (10, 50)),
-        "marks": marks,
-        "cadence": lambda: cadence(options.seconds / 4),
-        "missed": lambda: missed(options.seconds),
+    monitors: dict[str, Any] = {
+        "gpumon": ours,
+        "sampling thread in-process": sampling_thread,
+        "poller of what gpumon reads, as often": partial(poller, "gpumon"),
+        "poller of DCGM's default list": partial(poller, "default"),
     }
-    for part in [options.only] if options.only else PARTS:
-        parts[part]()
+    with contextlib.suppress(ImportError):
+        import nvitop
+
+        monitors[f"nvitop {nvitop.__version__} ResourceMetricCollector"] = nvitop_collector
+    for rate in (10, 50):
+        turns = {
+            name: partial(cost, monitor, options.seconds, 1 / rate)
+            for name, monitor in monitors.items()
+        }
+        (used,) = by_turns(turns, options.rounds)
+        print(f"{rate} Hz, gpumon: {intervals.of_median(used['gpumon']).text('.3f')} % of a core")
+        for name in list(monitors)[1:]:
+            figure = f"processor time of the monitor at {rate} Hz"
+            report(figure, "% of a core", used["gpumon"], used[name], name)
     return 0
 
 

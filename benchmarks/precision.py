@@ -20,9 +20,9 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import common
 import numpy as np
 import pandas as pd
-import quick
 from sklearn.metrics import roc_auc_score
 from turns import report_turns, take_turns
 
@@ -44,7 +44,7 @@ def main() -> None:
         parser.add_argument(f"--{option}", type=int, default=default)
     parser.add_argument("--seeds", type=int, default=5, help="trainings of each precision")
     parser.add_argument("--epochs", type=int, default=4, help="of each training")
-    given = quick.parse(parser, seeds=2, epochs=1, images=160)
+    given = common.parse(parser, seeds=2, epochs=1, images=160)
     import torch  # the lab has none
 
     kind = "cuda" if torch.cuda.is_available() else "cpu"
@@ -61,7 +61,7 @@ def main() -> None:
     turns = take_turns(loads, given.batch_size, given.rounds, given.steps)
     of = f"DenseNet121, {given.batch_size} images of {side} px"
     for precision in precisions[1:]:
-        report_turns(f"{precision} step", of, turns, precision, "fp32")
+        report_turns(f"{precision} step, {of}", turns, precision, "fp32")
     found = pd.DataFrame(learned(precisions, kind, given)).set_index(["seed", "precision"])
     print("\n| precision | step / fp32's: clock | processor | AUC | AUC - fp32's | loss - fp32's |")
     print("|---|---|---|---|---|---|")

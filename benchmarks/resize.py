@@ -16,22 +16,20 @@ import argparse
 import contextlib
 import os
 import shutil
-import statistics
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import quick
+import common
+import PIL
 from PIL import Image
 from turns import by_turns, report
 from turns import seconds as seconds_of
 
 import data_prep
 from data_prep.files import core_count
-from data_prep.image_decoding import decode_grey
 from data_prep.png import encode_png
 from data_prep.synthetic_nih import generate_xray
 
@@ -59,7 +57,7 @@ def pillow(file: Path, to: Path, *, format: str) -> None:
 
 def rivals(format: str) -> Iterator[tuple[str, Contestant]]:
     """Name and function of each library that can be imported."""
-    yield _pillow_name(), partial(pillow, format=format)
+    yield "pillow-simd" if "post" in PIL.__version__ else "Pillow", partial(pillow, format=format)
     ending = ".png" if format == "png" else ".jpg"
     with contextlib.suppress(ImportError):
         import cv2
@@ -108,38 +106,6 @@ def rivals(format: str) -> Iterator[tuple[str, Contestant]]:
         yield "torchvision", vision
 
 
-def decoders() -> Iterator[tuple[str, Callable[[bytes], object]]]:
-    """Decoding alone, by each package at hand."""
-    import io
-
-    yield _pillow_name(), lambda data: np.asarray(Image.open(io.BytesIO(data)))
-    with contextlib.suppress(ImportError):
-        import cv2
-
-        yield (
-            "OpenCV",
-            lambda data: cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED),
-        )
-    with contextlib.suppress(ImportError):
-        import pyspng
-
-        yield "pyspng", pyspng.load
-    with contextlib.suppress(ImportError):
-        import imagecodecs
-
-        yield "imagecodecs", imagecodecs.png_decode
-    with contextlib.suppress(ImportError, OSError):
-        import pyvips
-
-        yield "pyvips", lambda data: pyvips.Image.new_from_buffer(data, "").numpy()
-
-
-def _pillow_name() -> str:
-    from PIL import Image as module
-
-    return "pillow-simd" if "post" in getattr(module, "__version__", "") else "Pillow"
-
-
 def ours(source: Path, target: Path, *, format: str, workers: int) -> None:
     """The command's own path, processes and all."""
     data_prep.resize_folder(
@@ -182,7 +148,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--workers", type=int, default=core_count())
-    options = quick.parse(parser, images=24)
+    options = common.parse(parser, images=24)
     images, rounds = options.images, options.rounds
     with tempfile.TemporaryDirectory() as place:
         scratch = Path(place)
@@ -190,8 +156,6 @@ def main() -> None:
         for kind, source in sources.items():
             for format in ("png", "jpeg"):
                 contest(kind, source, scratch, format, rounds, options.workers)
-            floor(kind, source, scratch, rounds)
-        scaling(sources["adaptive files"], scratch, rounds, options.workers)
 
 
 def contest(kind: str, source: Path, scratch: Path, format: str, rounds: int, workers: int) -> None:
@@ -206,47 +170,6 @@ def contest(kind: str, source: Path, scratch: Path, format: str, rounds: int, wo
     for unit, times in zip(("s/round", "CPU s/round"), by_turns(loads, rounds), strict=True):
         for name in list(entries)[1:]:
             report(f"resize, {kind}, {format}", unit, times["ours"], times[name], name)
-
-
-def floor(kind: str, source: Path, scratch: Path, rounds: int) -> None:
-    """All of our work on one core against decoding alone by the fastest general decoder."""
-    files = [file.read_bytes() for file in sorted(source.glob("*.png"))]
-    entries: dict[str, Callable[[], object]] = {
-        "ours": lambda: ours_alone(files),
-        "our decoder": lambda: [decode_grey(data, "") for data in files],
-    }
-    for name, decode in decoders():
-        entries[name] = partial(_each, decode, files)
-    _, times = by_turns({name: partial(seconds_of, work) for name, work in entries.items()}, rounds)
-    fastest = min(list(entries)[2:], key=lambda name: statistics.median(times[name]))
-    print(f"{kind}, one core: decode, resize and encode, against decoding alone")
-    whole = f"whole against decoding alone, {kind}"
-    report(whole, "CPU s/round", times["ours"], times[fastest], f"{fastest} decoding")
-    decoding = f"decoding, {kind}"
-    report(decoding, "CPU s/round", times["our decoder"], times[fastest], fastest)
-
-
-def _each(decode: Callable[[bytes], object], files: list[bytes]) -> None:
-    for data in files:
-        decode(data)
-
-
-def ours_alone(files: list[bytes]) -> None:
-    from data_prep.prepared_folder import encode_image
-
-    for data in files:
-        encode_image(decode_grey(data, ""), {"size": SIZE, "format": "png"})
-
-
-def scaling(source: Path, scratch: Path, rounds: int, workers: int) -> None:
-    if workers < 2:
-        return
-    loads = {}
-    for count in (1, workers):
-        work = partial(ours, format="png", workers=count)
-        loads[str(count)] = partial(seconds, work, source, scratch)
-    (one, more), _ = (list(times.values()) for times in by_turns(loads, rounds))
-    report(f"scaling to {workers} workers", "s/round", more, one, "1 worker")
 
 
 if __name__ == "__main__":

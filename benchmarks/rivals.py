@@ -1,7 +1,7 @@
 """Compare PyTorch's notebook with the article's loop and with timm's benchmark step.
 
     .venvs/lab/bin/python benchmarks/rivals.py [--quick] [--recipe chexnet] [--precision bf16]
-                                               [--batch-size 64] [--workers CORES] [--trace FILE]
+                                               [--batch-size 64] [--workers CORES]
 
 On one device, a GPU where there is one. Ours is the notebook's own loop, on noise and on PNGs
 through its own loader; the article's loop runs as written, on noise and on RGB PNGs through its
@@ -9,11 +9,7 @@ loader (`benchmarks/pytorch_rivals.py` says what had to change); timm's step run
 float32 as timm comes and as fast as its options make it, in our precision with channels last. timm
 is no part of the environment: `.venvs/pytorch/bin/pip install timm`. Loads take turns in one
 process. Figures are medians, ratios are medians of the rounds' ratios, above 1 where ours is
-faster.
-
-The share of the memory's bandwidth: every tensor that an operation of the step reads or writes is
-counted once, views not at all, forwards, backwards and in the optimiser; that is divided by what
-copying a large tensor attains here. With `--quick` it is all tried on a CPU.
+faster. With `--quick` it is all tried on a CPU.
 """
 
 from __future__ import annotations
@@ -21,25 +17,20 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import statistics
-import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import inside
-import loaders
+import common
 import notebook_loops
-import quick
 from notebook_loops import Take
+from PIL import Image
 from turns import report, take_turns
 
+import data_prep
 from data_prep import FINDINGS
 from helpers.frameworks import NOTEBOOKS
 from helpers.recipe import MULTILABEL, PRECISIONS, RECIPES, lookup
-
-if TYPE_CHECKING:
-    import torch
 
 ARTICLES = [name for name, recipe in RECIPES.items() if recipe.task == MULTILABEL]
 """The rivals train the article's network, on its findings."""
@@ -55,25 +46,30 @@ def main() -> None:
     parser.add_argument(
         "--workers", type=int, default=os.cpu_count(), help="workers of both loaders"
     )
-    parser.add_argument("--trace", default="", help="write three steps of ours for a trace viewer")
-    inside.add_arguments(parser, frameworks="pytorch")
-    given = quick.parse(parser)
+    common.add_arguments(parser, frameworks="pytorch")
+    given = common.parse(parser)
     if given.frameworks != "pytorch":
         parser.error("the rivals are PyTorch's: leave --frameworks out")
     size = lookup(given.recipe).image_size
 
-    def make(folder: Path) -> None:
-        loaders.make_files(folder, given.images, size)
+    common.measure_each(__file__, parser, given, measure, partial(make, given.images, size))
 
-    inside.measure_each(__file__, parser, given, f"{size} px", measure, make)
+
+def make(images: int, size: int, folder: Path) -> None:
+    """Generated X-rays as grey PNGs for us, and of three equal planes for the article's loader."""
+    data_prep.generate_nih(folder / "source", images=images, progress=False)
+    data_prep.resize_folder(folder / "source", folder / "png", size=size, progress=False)
+    (folder / "rgb" / "images").mkdir(parents=True)
+    for file in (folder / "png" / "images").glob("*.png"):
+        Image.open(file).convert("RGB").save(folder / "rgb" / "images" / file.name)
 
 
 def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     notebook_loops.with_loops(
         NOTEBOOKS[framework],
         folder,
-        given.batch_size,
         partial(compare, folder, given),
+        batch_size=given.batch_size,
         data=str(folder / "png"),
         recipe=given.recipe,
         precision=given.precision,
@@ -85,8 +81,8 @@ def compare(
     folder: Path, given: argparse.Namespace, names: dict[str, Any], noise: Take, files: Take
 ) -> None:
     import torch
-    from article_loaders import pytorch as article_loader
     from pytorch_rivals import article, timm_step
+    from stock_loaders.pytorch import image_folder
 
     (device,), crop = names["run"].devices, names["r"].crop
     grey = torch.randint(
@@ -94,9 +90,10 @@ def compare(
     )
     targets = torch.zeros(given.batch_size, len(FINDINGS), device=device)
     images = names["to_network"](grey)
-    rgb = article_loader.batches(
-        folder / "rgb", given.workers, given.batch_size, crop, pinned=device.type == "cuda"
-    )
+    # The article's loader is torchvision's ImageFolder example, but for the labels.
+    pinned = device.type == "cuda"
+    files_of = image_folder(folder / "rgb", given.workers, given.batch_size, crop, pinned)
+    rgb = ((found, torch.zeros(len(found), len(FINDINGS))) for found, _ in files_of)
     on_noise, on_files = article(device, (images, targets), rgb)
     loads: dict[str, Take] = {"ours": noise, "ours on files": files}
     loads |= {"the article's loop": on_noise, "the article's loop on files": on_files}
@@ -116,82 +113,6 @@ def compare(
     speeds, _ = take_turns(loads, given.batch_size, given.rounds, given.steps)
     for ours, rival in pairs:
         report(ours, "images/s", speeds[ours], speeds[rival], rival)
-
-    moved, attained = bytes_of(lambda: noise(1)), copying(device)
-    step = given.batch_size / statistics.median(speeds["ours"])
-    print(
-        f"  memory: {moved / 1e9:.1f} GB a step of {1000 * step:.1f} ms, at least"
-        f" {1000 * moved / attained:.1f} ms at the {attained / 1e9:,.0f} GB/s that copying attains:"
-        f" {moved / attained / step:.0%} of the bandwidth"
-    )
-    if given.trace:
-        trace(noise, Path(given.trace))
-
-
-def bytes_of(step: Any) -> int:
-    """Bytes that the operations of a step read and write."""
-    from torch import Tensor
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_leaves
-
-    def size(values: Any) -> int:
-        return sum(leaf.nbytes for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
-
-    class Traffic(TorchDispatchMode):
-        total = 0
-
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            kwargs = kwargs or {}
-            result = func(*args, **kwargs)
-            if not (func.is_view or func.__name__.startswith(("empty", "new_empty"))):
-                schema = func._schema
-                given = dict(zip((one.name for one in schema.arguments), args, strict=False))
-                for one in schema.arguments:
-                    written = one.alias_info is not None and one.alias_info.is_write
-                    self.total += size((given | kwargs).get(one.name)) * (2 if written else 1)
-                if not any(one.alias_info for one in schema.returns):
-                    self.total += size(result)
-            return result
-
-    with Traffic() as traffic:
-        step()
-    return traffic.total
-
-
-def copying(device: torch.device) -> float:
-    """Bytes/s, read and written, of copying a tensor far larger than any cache."""
-    import torch
-
-    source = torch.ones(256 << 20, dtype=torch.uint8, device=device)
-    target = torch.empty_like(source)
-
-    def copies(count: int) -> float:
-        began = time.perf_counter()
-        for _ in range(count):
-            target.copy_(source)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return (time.perf_counter() - began) / count
-
-    copies(2)
-    return 2 * source.nbytes / copies(max(5, int(0.5 / copies(2))))
-
-
-def trace(noise: Take, file: Path) -> None:
-    """Three steps as a trace, and the ten operations that take longest."""
-    from torch.profiler import profile
-
-    with profile() as found:
-        noise(3)
-    written = file.with_name(f".{file.name}.part")
-    found.export_chrome_trace(str(written))
-    written.replace(file)
-    averages = found.key_averages()
-    on_device = any(row.self_device_time_total for row in averages)
-    print(averages.table("self_device_time_total" if on_device else "self_cpu_time_total", 10))
-    print(f"  trace: {file}")
 
 
 if __name__ == "__main__":

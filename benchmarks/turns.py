@@ -128,8 +128,8 @@ def report(
 
 
 def report_turns(
-    what: str, of: str, turns: tuple[Speeds, ...], ours: str, rival: str, name: str = ""
+    what: str, turns: tuple[Speeds, ...], ours: str, rival: str, name: str = ""
 ) -> None:
     """Report two loads of :func:`take_turns`: by the clock, and by processor time."""
     for how, found in zip(("", ", of processor time"), turns, strict=True):
-        report(f"{what}{how}, {of}", "images/s", found[ours], found[rival], name or rival)
+        report(f"{what}{how}", "images/s", found[ours], found[rival], name or rival)

@@ -1,55 +1,54 @@
-"""Benchmarks: what `--quick` means, and that a framework that fails is an error."""
+"""Benchmarks: bad options, a framework that fails, and how loads take turns."""
 
 from __future__ import annotations
 
 import importlib
-import re
+import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from helpers import paths
 from helpers.frameworks import NOTEBOOKS
-from helpers.runner import plans
 
 FOLDER = paths.ROOT / "benchmarks"
 sys.path.append(str(FOLDER))
 
-import inside  # noqa: E402
+import common  # noqa: E402
+import loaders  # noqa: E402
+import turns  # noqa: E402
 
 SCRIPTS = sorted(
     file.stem
     for file in FOLDER.glob("*.py")
     if '__name__ == "__main__"' in file.read_text() and file.stem != "hosts"  # it measures nothing
 )
-OF_FRAMEWORKS = [
-    name
-    for name in SCRIPTS
-    if re.search("^import (inside|notebook_loops)$", (FOLDER / f"{name}.py").read_text(), re.M)
-]
+
+
+def run(script: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The exit code of a benchmark's ``main``."""
+    monkeypatch.setattr(sys, "argv", [f"{script}.py", *words])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(script).main()
+    return ended.value.code
 
 
 @pytest.mark.parametrize(
     ("script", "words", "said"),
     [
-        ("step", ["--pixels", "5"], "--pixels 5: give 32 or more"),
-        ("step", ["--pixels", "225"], "--pixels 225: give 224 or less"),
-        ("resize", ["--workers", "0"], "--workers 0: give 1 or more"),
-        ("large_catalog", ["--files", "0"], "--files 0: give 1 or more"),
-        ("catalog", ["/nowhere"], "/nowhere: there is no such folder"),
-        ("rivals", ["--recipe", "resnet44-cifar10"], "invalid choice: 'resnet44-cifar10'"),
-        ("step", ["--quick", "--steps", "0"], "--steps 0: give 1 or more"),
-        ("step", ["--rounds", "-1"], "--rounds -1: give 1 or more"),
-        *[("loaders", [f"--seconds={s}"], "give a number above 0") for s in (0, -1, "nan", "inf")],
-        (
-            "loaders",
-            ["--of", "photos,drawings"],
-            "drawings: it is one of xrays, grey, resized, photos",
-        ),
-        ("loaders", ["--of", "resized", "--images", "39"], "--images 39: that does not fill"),
-        ("loaders", ["--of", "xrays", "--images", "127"], "give 128 or more"),
-        ("loaders", ["--of", "photos,xrays", "--images", "127"], "give 128 or more"),
+        ("step", ["--pixels", "5"], "--pixels 5"),
+        ("resize", ["--workers", "0"], "--workers 0"),
+        ("step", ["--quick", "--steps", "0"], "--steps 0"),
+        ("loaders", ["--seconds=nan"], "--seconds nan"),
+        ("loaders", ["--of", "photos,drawings"], "drawings"),
+        ("loaders", ["--images", "39"], "--images 39"),
+        ("loaders", ["--frameworks", "theano"], "theano"),
+        ("rivals", ["--recipe", "resnet44-cifar10"], "resnet44-cifar10"),
     ],
 )
 def test_a_bad_option_is_one_line_and_nothing_begins(
@@ -59,72 +58,114 @@ def test_a_bad_option_is_one_line_and_nothing_begins(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Some ended in a traceback from the images they generate, or took no steps for ever."""
-    monkeypatch.setattr(sys, "argv", [f"{script}.py", *words])
-    with pytest.raises(SystemExit, match="2"):
-        importlib.import_module(script).main()
-    *_, line = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert run(script, words, monkeypatch) == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_benchmark_has_the_one_quick(
     script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [f"{script}.py", "--help"])
-    with pytest.raises(SystemExit):
-        importlib.import_module(script).main()
-    said = " ".join(capsys.readouterr().out.split())
-    assert "--quick small, to see that it works: --" in said
-    assert ("--frameworks" in said) == (script in OF_FRAMEWORKS)
+    run(script, ["--help"], monkeypatch)
+    assert "--quick" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("script", OF_FRAMEWORKS)
+@pytest.mark.parametrize(("script", "options"), [("step", []), ("loaders", ["--of", "resized"])])
 def test_a_framework_that_fails_is_exit_code_1(
-    script: str, monkeypatch: pytest.MonkeyPatch
+    script: str, options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After all others had their turn."""
-    module = importlib.import_module(script)
     asked: list[str] = []
 
-    def run(script: str, framework: str, inside: str) -> bool:
+    def fails_once(script: str, framework: str, inside: str) -> bool:
         asked.append(framework)
         return len(asked) > 1
 
-    monkeypatch.setattr(inside, "run", run)
-    frameworks = ["pytorch"] if script == "rivals" else list(NOTEBOOKS)
-    words = ["--quick", "--frameworks", ",".join(frameworks)]
-    few = ["--images", "8"]
-    few = ["--of", "resized", "--images", "40"] if script == "loaders" else few  # whole batches
-    monkeypatch.setattr(sys, "argv", [f"{script}.py", *words, *few])
-    with pytest.raises(SystemExit) as ended:
-        module.main()
-    assert ended.value.code == 1 and asked == frameworks
+    monkeypatch.setattr(common, "run", fails_once)
+    words = ["--quick", "--frameworks", ",".join(NOTEBOOKS), *options]
+    assert run(script, words, monkeypatch) == 1 and asked == list(NOTEBOOKS)
 
 
 def test_a_process_that_fails_is_told_by_its_last_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each framework's environment is this one here, and one is not made."""
-    monkeypatch.setattr(inside, "ROOT", tmp_path)
-    monkeypatch.setattr(inside.importlib.util, "find_spec", lambda name: None)
-    notebooks = plans.framework_notebooks()
-    first, second, missing = ("pytorch", "mxnet", "chainer")
-    for name in (first, second):
-        python = tmp_path / ".venvs" / notebooks[NOTEBOOKS[name]][1] / "bin" / "python"
+    """PyTorch's and MXNet's environments are this one here, and Chainer's is not made."""
+    monkeypatch.setattr(common, "VENVS", tmp_path)
+    monkeypatch.setattr(common.importlib.util, "find_spec", lambda name: None)
+    for name in ("pytorch", "mxnet"):
+        python = tmp_path / name / "bin" / "python"
         python.parent.mkdir(parents=True)
         python.symlink_to(sys.executable)
     script = tmp_path / "benchmark.py"
-    script.write_text(
-        "import sys\n"
-        f"if '{second}' in sys.argv: raise SystemExit('noise\\nno kernel for this device')\n"
-        "print('measured')\n"
-    )
+    script.write_text("import sys\nif 'mxnet' in sys.argv: raise SystemExit('noise\\nno kernel')\n")
     monkeypatch.setattr(sys, "argv", ["benchmark.py"])
-    found = [inside.run(str(script), name, "here") for name in (second, first, first, missing)]
-    assert found == [False, True, True, False]
+    found = [common.run(str(script), name, "here") for name in ("mxnet", "pytorch", "chainer")]
+    assert found == [False, True, False]
     said = capfd.readouterr().out
-    assert said.count("measured") == 2 and "failed: no kernel for this device" in said
-    assert (
-        f"failed: no {missing} environment: make envs ARGS='--environments lab,{missing}'" in said
-    )
+    assert "failed: no kernel\n" in said and "make envs ARGS='--environments lab,chainer'" in said
+
+
+def test_bare_decoding_decodes_every_file_and_nothing_twice_as_often() -> None:
+    seen: list[int] = []
+    before = threading.active_count()
+    batches = loaders.decoded(seen.append, range(20), workers=2)
+    assert list(islice(batches, 10)) == [loaders.BATCH] * 10
+    batches.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before, "no thread decodes on into the next load's turn"
+    counts = [seen.count(image) for image in set(seen)]
+    assert len(counts) == 20 and max(counts) - min(counts) <= 1
+
+
+SPIN = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True); input()"
+
+
+def test_processor_time_is_of_all_processes() -> None:
+    """Those that run, those that ended, and those that these have started."""
+    before = turns.processor_seconds()
+    program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SPIN!r}])"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert turns.processor_seconds() - before > 0.4
+        process.communicate(b"\n")
+    assert turns.processor_seconds() - before > 0.4
+
+
+def test_who_begins_changes_by_turns() -> None:
+    order: list[str] = []
+
+    def turn(name: str) -> Callable[[], tuple[float, float]]:
+        def taken() -> tuple[float, float]:
+            order.append(name)
+            return len(order), -1.0
+
+        return taken
+
+    clock, processor = turns.by_turns({name: turn(name) for name in "abc"}, rounds=3)
+    assert "".join(order) == "abcbcacab"
+    assert clock == {"a": [1, 6, 8], "b": [2, 4, 9], "c": [3, 5, 7]}
+    assert processor["b"] == [-1.0] * 3
+
+
+def test_what_was_read_ahead_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each turn has a loader of its own, that is closed before the next begins."""
+    asked: list[str] = []
+
+    def loader(workers: int) -> Iterator[None]:
+        try:
+            while True:
+                asked.append("batch")
+                yield
+        finally:
+            asked.append("closed")
+
+    def timed(work: Callable[[], int]) -> tuple[float, float]:
+        assert asked == ["batch"] * 6
+        images = work()
+        assert images == 5 * (len(asked) - 6)
+        return images, images
+
+    monkeypatch.setattr(turns, "timed", timed)
+    speeds, _ = turns.take_loaders_turns({"one": loader}, 2, 5, rounds=1, seconds=0.01)
+    assert speeds["one"][0] > 0 and asked[-1] == "closed"

@@ -19,10 +19,12 @@ from typing import Any
 
 import numpy as np
 from chainer.dataset import DatasetMixin, concat_examples
-from chainer.datasets import LabeledImageDataset
-from chainer.iterators import MultiprocessIterator, SerialIterator
+from chainer.datasets import LabeledImageDataset, TransformDataset
+from chainer.iterators import MultiprocessIterator
+from chainercv import transforms
 
-from documented_loaders import labelled
+import data_prep
+from stock_loaders import labelled
 
 
 class Preprocessed(DatasetMixin):  # type: ignore[misc]
@@ -49,18 +51,29 @@ class Preprocessed(DatasetMixin):  # type: ignore[misc]
         return image, label
 
 
-def labeled_images(folder: Path, workers: int, batch: int, crop: int) -> Iterator[tuple[Any, Any]]:
+def labeled_images(folder: Path, workers: int, batch: int, crop: int) -> Iterator[Any]:
     """float32 (batch, 3, crop, crop) between 0 and 1, and classes (batch,)."""
-    dataset = Preprocessed([(str(path), label) for path, label in labelled(folder)], crop)
-    if workers:
-        loader = MultiprocessIterator(dataset, batch, n_processes=workers)
-    else:
-        loader = SerialIterator(dataset, batch)
+    pairs = [(str(path), label) for path, label in labelled(folder)]
+    yield from batches(Preprocessed(pairs, crop), workers, batch)
+
+
+def own_crops(folder: Path, workers: int, batch: int, crop: int) -> Iterator[Any]:
+    """uint8 (batch, 1, crop, crop), and classes (batch,)."""
+
+    def load(pair: tuple[Path, int]) -> tuple[np.ndarray, int]:
+        pixels = transforms.random_crop(data_prep.read_grey(pair[0])[None], (crop, crop))
+        return transforms.random_flip(pixels, x_random=True), pair[1]
+
+    yield from batches(TransformDataset(labelled(folder), load), workers, batch)
+
+
+def batches(dataset: Any, workers: int, batch: int) -> Iterator[Any]:
+    loader = MultiprocessIterator(dataset, batch, n_processes=workers)
     try:
-        for examples in loader:
-            yield concat_examples(examples)
+        yield from map(concat_examples, loader)
     finally:
         loader.finalize()
 
 
 EXAMPLES = {"Chainer's LabeledImageDataset example (decodes in Python)": labeled_images}
+OWN = {"ChainerCV's random_crop, random_flip": own_crops}

@@ -25,7 +25,7 @@ import numpy as np
 from absl import flags
 from PIL import Image
 
-from documented_loaders import labelled
+from stock_loaders import labelled
 
 MEAN, STD = (np.array([0.5] * 3, np.float32) for _ in range(2))
 SCALE, RATIO = (0.7, 1.0), (3 / 4, 4 / 3)
@@ -58,20 +58,16 @@ class Augmented(grain.transforms.RandomMap):
 
 
 def random_resized_crop(image: Image.Image, crop: int, rng: np.random.Generator) -> Image.Image:
-    """As torchvision's does it: ten tries, then the middle."""
+    """As torchvision's does it, but it tries until a part fits."""
     width, height = image.size
-    for _ in range(10):
+    while True:
         area = width * height * rng.uniform(*SCALE)
         aspect = math.exp(rng.uniform(*np.log(RATIO)))
         w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
-        if 0 < w <= width and 0 < h <= height:
+        if w <= width and h <= height:
             left, top = (int(rng.integers(room + 1)) for room in (width - w, height - h))
-            break
-    else:
-        w, h = min(width, round(height * RATIO[1])), min(height, round(width / RATIO[0]))
-        left, top = (width - w) // 2, (height - h) // 2
-    cut = image.crop((left, top, left + w, top + h))
-    return cut.resize((crop, crop), Image.Resampling.BILINEAR)
+            cut = image.crop((left, top, left + w, top + h))
+            return cut.resize((crop, crop), Image.Resampling.BILINEAR)
 
 
 def data_loader(folder: Path, workers: int, batch: int, crop: int) -> Iterator[tuple[Any, Any]]:
@@ -94,3 +90,5 @@ def data_loader(folder: Path, workers: int, batch: int, crop: int) -> Iterator[t
 
 
 EXAMPLES = {"Grain's DataLoader (decodes in Python)": data_loader}
+OWN: dict[str, Any] = {}
+"""Grain has no crops and flips."""

@@ -9,7 +9,10 @@ What had to change:
 
 - No jitter of colour and lighting: the recipe has none.
 - ImageRecordIter's file, which tools/im2rec.py makes of a folder, is made here by the same function
-  of MXNet's, once, next to the folder, with the JPEGs as they are.
+  of MXNet's, once, next to the folder, with the files as they are.
+
+Of grey images, Gluon's transforms in a `Dataset` behind worker threads. Gluon 1.9 has no random
+crop of a fixed size: `RandomResizedCrop` of one scale is one.
 """
 
 from collections.abc import Iterator
@@ -18,10 +21,11 @@ from typing import Any
 
 import mxnet as mx
 from mxnet import recordio
-from mxnet.gluon.data import DataLoader
+from mxnet.gluon.data import DataLoader, Dataset
 from mxnet.gluon.data.vision import ImageFolderDataset, transforms
 
-from documented_loaders import labelled
+import data_prep
+from stock_loaders import labelled
 
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
@@ -36,15 +40,8 @@ def image_folder(folder: Path, workers: int, batch: int, crop: int) -> Iterator[
             transforms.Normalize(MEAN, STD),
         ]
     )
-    loader = DataLoader(
-        ImageFolderDataset(str(folder)).transform_first(transform),
-        batch_size=batch,
-        shuffle=True,
-        last_batch="discard",
-        num_workers=workers,
-    )
-    while True:
-        yield from loader
+    dataset = ImageFolderDataset(str(folder)).transform_first(transform)
+    yield from batches(dataset, workers, batch)
 
 
 def record_iter(folder: Path, workers: int, batch: int, crop: int) -> Iterator[tuple[Any, Any]]:
@@ -59,7 +56,7 @@ def record_iter(folder: Path, workers: int, batch: int, crop: int) -> Iterator[t
         shuffle=True,
         rand_crop=True,
         rand_mirror=True,
-        preprocess_threads=max(1, workers),
+        preprocess_threads=workers,
         mean_r=123.68,
         mean_g=116.779,
         mean_b=103.939,
@@ -78,6 +75,38 @@ def _pack(folder: Path, file: Path) -> None:
     record.close()
 
 
+class Crops(Dataset):  # type: ignore[misc]
+    """uint8 (crop, crop, 1), and its class."""
+
+    def __init__(self, folder: Path, crop: int) -> None:
+        self.files = labelled(folder)
+        scale = (crop / data_prep.read_grey(self.files[0][0]).shape[0]) ** 2
+        resized = transforms.RandomResizedCrop(crop, (scale, scale), (1, 1))
+        self.transform = transforms.Compose([resized, transforms.RandomFlipLeftRight()])
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, i: int) -> tuple[Any, int]:
+        path, label = self.files[i]
+        pixels = data_prep.read_grey(path)[:, :, None]
+        return self.transform(mx.nd.array(pixels, dtype="uint8")), label
+
+
+def own_crops(folder: Path, workers: int, batch: int, crop: int) -> Iterator[Any]:
+    """uint8 (batch, crop, crop, 1), and classes (batch,)."""
+    yield from batches(Crops(folder, crop), workers, batch, thread_pool=True)
+
+
+def batches(dataset: Any, workers: int, batch: int, **how: Any) -> Iterator[Any]:
+    loader = DataLoader(
+        dataset, batch, shuffle=True, last_batch="discard", num_workers=workers, **how
+    )
+    while True:
+        yield from loader
+
+
+OWN = {"Gluon's RandomResizedCrop, RandomFlipLeftRight": own_crops}
 EXAMPLES = {
     "Gluon's ImageFolderDataset": image_folder,
     "ImageRecordIter": record_iter,
