@@ -14,7 +14,7 @@ from typing import Any
 
 from helpers.frameworks import NOTEBOOKS
 from helpers.paths import ROOT, VENVS
-from helpers.runner import plans
+from helpers.runner import selection
 
 HERE = Path(__file__).resolve().parent
 QUICK = {"recipe": "demo", "pixels": 32, "batch_size": 4, "images": 60, "steps": 2, "rounds": 3}
@@ -79,7 +79,7 @@ def run(script: str, framework: str, inside: str) -> bool:
     remark on stderr is shown only if it fails. Returns whether it came to its end.
     """
     print(framework, flush=True)
-    _, kernel = plans.framework_notebooks()[NOTEBOOKS[framework]]
+    _, kernel = selection.framework_notebooks()[NOTEBOOKS[framework]]
     python = VENVS / kernel / "bin" / "python"
     if importlib.util.find_spec({"pytorch": "torch"}.get(framework, framework)):
         python = Path(sys.executable)

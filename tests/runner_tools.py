@@ -184,10 +184,11 @@ class Suite:
     def runs(self, batch: str = "latest") -> list[dict[str, Any]]:
         """What was planned, each run with its state and the reason."""
         found = experiments.load(batch)
-        states = [
-            dict(zip(("state", "reason"), found.state_of(r), strict=True)) for r in found.runs
+        records = {run: found.record_of(run) for run in found.runs}
+        return [
+            asdict(run) | {"state": content["state"], "reason": content.get("reason") or ""}
+            for run, content in records.items()
         ]
-        return [asdict(run) | state for run, state in zip(found.runs, states, strict=True)]
 
     def states(self, batch: str = "latest") -> dict[str, str]:
         return {run["notebook"]: run["state"] for run in self.runs(batch)}

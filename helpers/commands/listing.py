@@ -10,7 +10,7 @@ from helpers import paths, terminal
 from helpers.commands.parser import Commands, command
 from helpers.errors import UserError, naming
 from helpers.recipe import RECIPES, lookup
-from helpers.runner import plans
+from helpers.runner import selection
 from helpers.terminal import say
 
 
@@ -38,7 +38,7 @@ example:
 
 
 def _notebooks(given: argparse.Namespace) -> int:
-    trains = plans.framework_notebooks()
+    trains = selection.framework_notebooks()
     rows = []
     for path in _files():
         rows.append([path.stem, trains.get(path.stem, ("-", ""))[0], *_about(path)])

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from data_prep.errors import printable
 from helpers import paths
 from helpers.errors import UserError
 from helpers.launch import processes
@@ -38,7 +39,7 @@ def read(path: Path) -> Record:
         path = path / FILE
     if not path.exists():
         raise UserError(f"{path}: there is no record; run its notebook first")
-    content: Record = json_files.read(path)
+    content: Record = _printable(json_files.read(path))
     check(content, path)
     if content["state"] == "running" and not (alive := processes.runs(content["run"])):
         who = processes.named(content["run"])
@@ -74,6 +75,15 @@ def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
     for name in required:
         if content.get(name) in (None, ""):
             raise UserError(f"{where}: field {name} is missing, although the state is {state}")
+
+
+def _printable(value: Any) -> Any:
+    """``value`` with the escapes in its texts spelt out, for terminals and pages."""
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    return printable(value) if isinstance(value, str) else value
 
 
 def plain(value: Any) -> Any:

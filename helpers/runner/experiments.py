@@ -15,14 +15,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from helpers import paths, record
 from helpers.errors import UserError
 from helpers.launch import processes
-from helpers.record import Record, json_files
+from helpers.record import json_files
 from helpers.runner import locks
 from helpers.runner.plans import Plan, PlannedRun
 from helpers.runner.self_test import Outcome
@@ -53,81 +53,62 @@ class Experiment:
     def runs(self) -> list[PlannedRun]:
         return self.plan.runs
 
-    @property
-    def failed(self) -> bool:
-        """Whether a run did not finish."""
-        return not all(map(self.is_finished, self.runs))
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all runs have had their turn, and are reported."""
-        return (self.folder / REPORT).exists() and all(
-            self.state_of(run)[0] in SETTLED for run in self.runs
-        )
-
     def open(self) -> None:
         """Start or resume: write down what is asked for, and point ``runs/latest`` here."""
         if not self.resumed:
-            asked = {"command": shlex.join(sys.argv), "started": _now(), **asdict(self.plan)}
-            paths.write_atomically(self.folder / FILE, json.dumps(asked, indent=1) + "\n")
-        (self.folder / REPORT).unlink(missing_ok=True)  # it would not be of all runs
-        for run in filter(self.is_finished, self.runs):
-            if self.record_of(run)["run"].get("variant") != (run.variant or None):
-                self.complete(run)  # the runner was killed when its notebook had just ended
+            self.plan.command, self.plan.started = shlex.join(sys.argv), _now()
+        self._write(ended="")
+        for run in self.runs:
+            content = self.record_of(run)
+            variant = content.get("run", {}).get("variant")
+            if content["state"] == "finished" and variant != (run.variant or None):
+                # The runner was killed when its notebook had just ended.
+                self.write_record(run, content)
         _point_latest_at(self.folder)
+
+    def close(self) -> None:
+        """All runs have had their turn, and are compared and reported."""
+        self._write(ended=_now())
+
+    def _write(self, ended: str) -> None:
+        self.plan.ended = ended
+        text = json.dumps(asdict(self.plan), indent=1)
+        paths.write_atomically(self.folder / FILE, text + "\n")
 
     def folder_of(self, run: PlannedRun) -> Path:
         return self.folder / run.folder
 
     def record_of(self, run: PlannedRun) -> dict[str, Any]:
-        """A run's record; empty where there is none that can be read."""
+        """A run's record.
+
+        Where there is none, or none that can be read, only the ``state`` (``waiting``,
+        ``unreadable``) and the ``reason``.
+        """
+        if not (self.folder_of(run) / record.FILE).exists():
+            return {"state": "waiting", "reason": ""}
         try:
             return dict(record.read(self.folder_of(run)))
-        except UserError:
-            return {}
-
-    def state_of(self, run: PlannedRun) -> tuple[str, str]:
-        """How a run stands by its record, and the reason: ``waiting`` where there is none."""
-        if not (self.folder_of(run) / record.FILE).exists():
-            return "waiting", ""
-        try:
-            found = record.read(self.folder_of(run))
         except UserError as error:
-            return "unreadable", str(error)
-        return found["state"], found.get("reason") or ""
+            return {"state": "unreadable", "reason": str(error)}
 
     def is_finished(self, run: PlannedRun) -> bool:
-        return self.state_of(run)[0] == "finished"
-
-    def complete(self, run: PlannedRun, **said: Any) -> None:
-        """Add to a run's record what only the runner knows.
-
-        A notebook that failed early has left no record, or one that cannot be read: then nothing.
-        """
-        if content := self.record_of(run):
-            about = content["run"] | ({"variant": run.variant} if run.variant else {})
-            self.write_record(run, {**content, **said, "run": about})
+        return bool(self.record_of(run)["state"] == "finished")
 
     def write_record(self, run: PlannedRun, content: Mapping[str, Any]) -> None:
-        record.check(content, self.folder_of(run))
-        record.write(self.folder_of(run), content)
+        """Write a run's record, and in it which run of the experiment it is."""
+        about = content["run"] | ({"variant": run.variant} if run.variant else {})
+        record.check(whole := {**content, "run": about}, self.folder_of(run))
+        record.write(self.folder_of(run), whole)
 
-    def short_record(self, run: PlannedRun) -> Record:
+    def short_record(self, run: PlannedRun) -> dict[str, Any]:
         """A record for a run that ended before it wrote one."""
-        content = {
+        about = {"experiment": self.name, "notebook": run.notebook, **processes.own()}
+        return {
             "schema": record.SCHEMA,
-            "run": {
-                "experiment": self.name,
-                "notebook": run.notebook,
-                "variant": run.variant or None,
-                "started": _now(),
-                "finished": _now(),
-                **processes.own(),
-            },
+            "run": about | {"started": _now(), "finished": _now()},
             "state": "running",
             "framework": {"name": run.framework, "kernel": run.kernel, "versions": {}},
         }
-        return cast(Record, content)
 
 
 def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Experiment:
@@ -146,8 +127,9 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Experi
     with suppress(UserError, OSError):
         previous = load(name or LATEST)
     if previous and previous.plan == plan:
-        named = name is not None  # failed runs are repeated, because their cause may be fixed
-        if not previous.is_over or (named and previous.failed):
+        # By its name, failed runs are repeated, because their cause may be fixed.
+        again = name is not None and not all(map(previous.is_finished, previous.runs))
+        if not previous.plan.ended or again:
             return previous
     if name is not None and is_taken(paths.RUNS / name):
         raise UserError(
@@ -174,9 +156,8 @@ def load(name: str) -> Experiment:
 def read_plan(folder: Path) -> Plan:
     """What was asked for of the experiment in ``folder``."""
     path = folder / FILE
-    content = json_files.read(path, verbatim=["data", "recipe"])  # to be found again
     try:
-        plan = msgspec.convert(content, Plan)
+        plan = msgspec.convert(json_files.read(path), Plan)
     except msgspec.ValidationError as error:
         raise UserError(f"{path}: not an experiment of this project ({error})") from None
     for run in plan.runs:  # each of these folders is emptied

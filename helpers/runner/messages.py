@@ -1,62 +1,74 @@
 """Print the plan before the runs, each outcome, and where the results are."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 from helpers import record, terminal
 from helpers.frameworks import devices
+from helpers.recipe import lookup
 from helpers.record import tasks
 from helpers.results import comparability
-from helpers.runner import estimate, preflight, recipes
-from helpers.runner.estimate import History
+from helpers.runner import preflight
 from helpers.runner.experiments import REPORT, Experiment
-from helpers.runner.plans import PlannedRun, counted
+from helpers.runner.plans import Plan, PlannedRun, counted
 from helpers.terminal import say
 
 
-def announce(experiment: Experiment, history: History) -> None:
-    """Print the plan: kept runs, runs to do, skipped runs with the reason, and the time."""
-    states = {run: experiment.state_of(run) for run in experiment.runs}
-    kept = [run for run, (state, _) in states.items() if state == "finished"]
-    again = f", {len(kept)} of them finished before" if kept else ""
+def announce(experiment: Experiment) -> None:
+    """Print the plan: kept runs, runs to do, and skipped runs with the reason."""
+    states = {run: _state(experiment.record_of(run)) for run in experiment.runs}
+    kept = sum(state == "finished" for state, _ in states.values())
+    again = f", {kept} of them finished before" if kept else ""
     verb = "Resuming experiment" if experiment.resumed else "Experiment"
     say(f"{verb} {experiment.name}: {counted(len(experiment.runs), 'run')}{again}")
     if settings := experiment.plan.settings():
         say(f"  every run with {settings}")
-    for line in recipes.in_words(experiment.plan):
+    for line in _recipe(experiment.plan):
         say(f"  {line}")
     warned = devices.crowded(max((run.devices for run in experiment.runs), default=0))
     if warned and not devices.visible():
         say(f"  {warned}")
-    to_run = []
-    problems: dict[tuple[Any, ...], str | None] = {}  # thousands of runs have few different ones
+    skipped = cache(partial(preflight.why_skipped, experiment.plan))
     for run, (state, reason) in states.items():
-        key = run.label, run.devices, run.nodes, run.execution
-        if key not in problems:
-            problems[key] = preflight.why_skipped(experiment.plan, run)
         if state == "finished":
             note = "finished before, kept"
-        elif problems[key]:
-            note = f"will be skipped: {problems[key]}"
+        # Thousands of runs have few different reasons.
+        elif problem := skipped(replace(run, seed=0, variant="")):
+            note = f"will be skipped: {problem}"
         else:
-            to_run.append(run)
-            about = history.of(run)
-            note = f"environment {run.kernel}" + (f", {about}" if about else "")
+            note = f"environment {run.kernel}"
             if state != "waiting":
                 note += f"; again, earlier attempt: {state}" + (f": {reason}" if reason else "")
         say(f"  {run.title}, {note}")
-    if to_run:
-        say(estimate.total(history, to_run))
     say()
+
+
+def _recipe(plan: Plan) -> list[str]:
+    """One line each for the recipe's file and for the custom code that will run."""
+    if not plan.recipe.endswith(".toml"):
+        return []
+    recipe = lookup(plan.recipe)
+    lines = [f"recipe {plan.recipe}, SHA-256 {recipe.sha256[:12]}"]
+    return lines + [
+        f"custom code {recipe.beside}/{file}, SHA-256 {digest[:12]}"
+        for file, digest in recipe.code.items()
+    ]
+
+
+def _state(content: Mapping[str, Any]) -> tuple[str, str]:
+    return content["state"], content.get("reason") or ""
 
 
 def outcome(experiment: Experiment, run: PlannedRun, seconds: float) -> str:
     """``finished after 3:05: 169.4 images/s, test AUC 0.750``, ``failed after 0:12: ...``."""
-    state, reason = experiment.state_of(run)
+    content = experiment.record_of(run)
+    state, reason = _state(content)
     said = f"{state} after {terminal.clock(seconds)}" + (f": {reason}" if reason else "")
     if state != "finished":
         return said
-    content = experiment.record_of(run)
     metric = tasks.of(content["recipe"]).metric
     value, low, high = metric.of(content["test"])
     tested = "-" if value is None else metric.text(value)
@@ -80,7 +92,7 @@ def where_to_look(experiment: Experiment, problems: list[str]) -> int:
     say(f"Each run's notebook, record and trace: {experiment.folder}")
     for problem in problems:
         say(f"error: {problem}", error=True)
-    states = [(run, *experiment.state_of(run)) for run in experiment.runs]
+    states = [(run, *_state(experiment.record_of(run))) for run in experiment.runs]
     bad = [(run, state, reason) for run, state, reason in states if state != "finished"]
     for run, state, reason in bad:
         say(f"{run.title}, {state}: {reason}")

@@ -1,17 +1,13 @@
 """Plan an experiment: its notebooks, numbers of devices and parameters."""
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from typing import Any
 
-from data_prep.errors import DataError
-from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import cpu_cores, order, run_label
+from helpers.frameworks import cpu_cores, run_label
 from helpers.frameworks import devices as device_helpers
 from helpers.launch import launchers
 from helpers.recipe import AS_USUAL, PRECISIONS, Recipe, full_name, lookup
@@ -39,41 +35,30 @@ class Settings:
 
     epochs: int | str = "default"
     batch_size: int | str = "default"
-    """Images per device."""
     num_workers: int | str = "default"
-    """Loader workers for each device."""
     warmup_epochs: float | str = "default"
     launcher: str = "auto"
-    """What starts the ranks of several nodes (``helpers.launch.launchers``)."""
     cores_per_device: int | str = "auto"
-    """Cores of each CPU device; ``auto``: an equal part of all cores for the most devices."""
     loader_cores: str = "default"
-    """Where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``."""
 
 
 @dataclass(kw_only=True)
 class Choices(Settings):
-    """What a user may choose: the command's options and a sweep's keys have these names."""
+    """The options of ``rosetta run`` that choose what is run, and the keys of a ``[sweep]``.
+
+    ``helpers.commands.run`` describes them. Every combination of what a sequence has is a run.
+    """
 
     notebooks: Sequence[str] = ()
-    """Names without ``.ipynb``, each in its own kernel; none means every framework notebook."""
     frameworks: Sequence[str] = ()
-    """All notebooks of these frameworks, instead of ``notebooks``."""
     devices: Sequence[int | str] = ("auto",)
-    """How many on each node, several in turn."""
     recipe: str = "auto"
-    """A recipe's name or its file."""
     data: str = "auto"
-    """A data folder."""
     seeds: Sequence[int | str] = (0,)
-    """One run for each; a seed sets the split by patient, the weights and the augmentation."""
     repeats: int | str = 1
     precision: Sequence[str] = ("auto",)
-    """One run for each; a framework that cannot compute in one skips that run."""
     execution: Sequence[str] = (AS_USUAL,)
-    """One run for each; a framework that cannot execute its steps so skips that run."""
     nnodes: Sequence[int | str] = (1,)
-    """How many machines, several in turn; simulated unless the launcher reaches others."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +109,10 @@ class Plan(Settings):
     runs: list[PlannedRun]
     recipe_digests: dict[str, str] = field(default_factory=dict)
     """Digests of the recipe's file and its custom code; empty for ``auto``."""
+    command: str = field(default="", compare=False)
+    started: str = field(default="", compare=False)
+    ended: str = field(default="", compare=False)
+    """When all runs had had their turn and were reported; empty before that."""
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that all its notebooks get."""
@@ -153,23 +142,6 @@ class Plan(Settings):
         return ", ".join(f"{what} {value}" for what, value in given.items() if value != "default")
 
 
-class ChoiceError(UserError):
-    """A choice that cannot be had; ``option`` is its name."""
-
-    def __init__(self, option: str, text: str) -> None:
-        super().__init__(text)
-        self.option = option
-
-
-@contextmanager
-def choosing(option: str) -> Iterator[None]:
-    """What goes wrong inside is a mistake in this option."""
-    try:
-        yield
-    except (UserError, DataError) as error:
-        raise ChoiceError(option, str(error)) from None
-
-
 def make_plan(**choices: Any) -> Plan:
     """What is to be run, by the fields of :class:`Choices`, with all that may be mistyped checked.
 
@@ -178,43 +150,26 @@ def make_plan(**choices: Any) -> Plan:
     all.
 
     Raises:
-        ChoiceError: one of these cannot be had.
-        UserError: they cannot be had together.
+        UserError, DataError: a choice cannot be had, or not together with another.
     """
     given = Choices(**choices)
-    with choosing("recipe"):
-        name = full_name(given.recipe)
-        recipe = lookup("demo" if name == "auto" else name)
-        digests = {} if name == "auto" else recipe.digests()
+    name = full_name(given.recipe)
+    recipe = lookup("demo" if name == "auto" else name)
     for option, values in (("precision", given.precision), ("execution", given.execution)):
-        with choosing(option):
-            for value in set(values) - {"auto", AS_USUAL}:
-                changes: dict[str, Any] = {option: value}
-                lookup("demo", **changes)
-    checked = {}
-    for option, check in CHECKS.items():
-        with choosing(option):
-            checked[option] = check(getattr(given, option))
-    data = given.data
-    if data != "auto":
-        with choosing("data"):
-            data = str(image_folders.prepare_data(recipe, data))
-    with choosing("frameworks" if given.frameworks else "notebooks"):
-        offers = selection.chosen(framework_notebooks(), given.notebooks, given.frameworks)
-    with choosing("devices"):
-        found = [device_helpers.resolve(n, cpu_cores.SHARED) for n in given.devices]
+        for value in set(values) - {"auto", AS_USUAL}:
+            lookup("demo", **{option: value})  # type: ignore[arg-type]
+    checked = {option: check(getattr(given, option)) for option, check in CHECKS.items()}
+    data = (
+        given.data if given.data == "auto" else str(image_folders.prepare_data(recipe, given.data))
+    )
+    offers = selection.chosen(given.notebooks, given.frameworks)
+    found = [device_helpers.resolve(number, cpu_cores.SHARED) for number in given.devices]
     counts = dict.fromkeys(each.count for each in found)
-    with choosing("nnodes"):
-        nodes = dict.fromkeys(
-            int(parameters.check_number("nodes", number)) for number in given.nnodes
-        )
-    with choosing("launcher"):
-        launcher = launchers.check(given.launcher)
+    nodes = dict.fromkeys(int(parameters.check_number("nodes", n)) for n in given.nnodes)
+    launcher = launchers.check(given.launcher)
     cores = _cores(given, recipe, max(counts), min(nodes))
-    with choosing("seeds"):
-        seeds = dict.fromkeys(_whole("seed", seed, least=0) for seed in given.seeds)
-    with choosing("repeats"):
-        repeats = _whole("repeats", given.repeats, least=1)
+    seeds = dict.fromkeys(int(parameters.check_number("seed", n)) for n in given.seeds)
+    repeats = int(parameters.check_number("repeats", given.repeats))
     pairs = [pair for pair in product(offers, nodes) if _is_meant(given, offers, *pair)]
     precisions = dict.fromkeys(map(device_helpers.precision, given.precision))
     kinds = list(product(precisions, dict.fromkeys(given.execution)))
@@ -250,22 +205,18 @@ def make_plan(**choices: Any) -> Plan:
         launcher=launcher,
         cores_per_device=cores,
         loader_cores=given.loader_cores,
-        recipe_digests=digests,
+        recipe_digests={} if name == "auto" else recipe.digests(),
         **checked,
     )
 
 
 def _cores(given: Choices, recipe: Recipe, devices: int, nodes: int) -> int | str:
     """The cores of each CPU device, checked for the most devices of a run on one node."""
-    place = recipe.loader_cores if given.loader_cores == "default" else given.loader_cores
     asked = given.cores_per_device
     if nodes > 1:  # whose cores are not known here
-        with choosing("cores_per_device"):
-            if asked != cpu_cores.SHARED:
-                return device_helpers.check_cores(asked) or "auto"
-            return asked
-    with choosing("loader_cores" if place not in cpu_cores.LOADER_CORES else "devices"):
-        widest = device_helpers.resolve(devices, asked, place)
+        return asked if asked == cpu_cores.SHARED else device_helpers.check_cores(asked) or "auto"
+    place = recipe.loader_cores if given.loader_cores == "default" else given.loader_cores
+    widest = device_helpers.resolve(devices, asked, place)
     if widest.cpus and asked != "auto":
         return int(asked)
     return asked if asked == cpu_cores.SHARED else "auto"
@@ -282,40 +233,10 @@ def _is_meant(
     if given.notebooks:
         return True
     if nodes == 1:
-        return bool(given.frameworks) or not offer.many_nodes_only
+        return bool(given.frameworks) or not (offer.row and offer.row.many_nodes_only)
     return offer.spans or offer.word not in {other.word for other in offers if other.spans}
 
 
 def counted(number: int, what: str) -> str:
     """``1 device``, ``2 devices``."""
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _whole(what: str, value: int | str, least: int) -> int:
-    number = parameters.whole(value)
-    if number is None:
-        raise UserError(f"{what} '{value}': give a whole number, {least} or more")
-    if not least <= number < 2**31:
-        raise UserError(f"{what} {number}: give a whole number from {least} to {2**31 - 1}")
-    return number
-
-
-def framework_notebooks() -> dict[str, tuple[str, str]]:
-    """Each framework notebook's framework and kernel, in the order they are run and shown.
-
-    A framework notebook says so in its metadata: ``"rosetta": {"framework": "PyTorch"}``.
-    """
-    found = {}
-    for path in sorted(paths.NOTEBOOKS.glob("[!.]*.ipynb")):  # editors and macOS hide theirs
-        try:
-            metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
-            framework = metadata.get("rosetta", {}).get("framework")
-            if framework:
-                found[path.stem] = (str(framework), str(metadata["kernelspec"]["name"]))
-        except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError) as error:
-            raise UserError(f"{path}: not a notebook ({error})") from None
-        except KeyError as error:
-            raise UserError(
-                f"{path}: its metadata lack {error}; choose a kernel in Jupyter and save it"
-            ) from None
-    return dict(sorted(found.items(), key=lambda item: order(item[0])))

@@ -20,11 +20,14 @@ from helpers.frameworks import (
     cpu_cores,
     devices,
     installed,
+    networks_of,
     row_of,
+    rows_of,
     why_not,
 )
 from helpers.launch import launchers
-from helpers.runner import ranks, recipes, selection, self_test
+from helpers.recipe import lookup
+from helpers.runner import ranks, selection, self_test
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import Plan, PlannedRun
 from helpers.training import image_data, parameters
@@ -44,7 +47,8 @@ def check(experiment: Experiment) -> None:
     This also makes the generated images where they are missing, once and where it can be seen.
     """
     plan = experiment.plan
-    recipes.check(plan)
+    if changed := recipe_changed(plan):
+        raise UserError(f"{changed}: put it back, or start a new experiment")
     for run in plan.runs:
         if not experiment.is_finished(run):
             selection.check_parameters_cell(run.notebook)
@@ -110,10 +114,30 @@ def why_skipped(plan: Plan, run: PlannedRun) -> str | None:
         return f"{source} is gone"
     return (
         installed.problem(run.kernel, gpus_here(plan, run))
-        or recipes.problem(plan, run.notebook)
+        or recipe_problem(plan, run.notebook)
         or why_not(run.notebook, run.kernel, run.nodes, run.execution)
         or None
     )
+
+
+def recipe_problem(plan: Plan, notebook: str) -> str | None:
+    """Why a notebook's runs are skipped: the recipe was changed, or has no network for it."""
+    if plan.recipe == "auto":
+        return None
+    modules = [networks_of(row.module) for row in rows_of(notebook)]
+    return recipe_changed(plan) or (lookup(plan.recipe).lacks(modules[0]) if modules else None)
+
+
+def recipe_changed(plan: Plan) -> str | None:
+    """Describe how the recipe changed since the experiment began; None if it did not change."""
+    if plan.recipe == "auto":
+        return None
+    try:
+        now = lookup(plan.recipe).digests()
+    except UserError as error:
+        return str(error)
+    differing = sorted(name for name, _ in now.items() ^ plan.recipe_digests.items())
+    return f"{differing[0]} was changed since the experiment began" if differing else None
 
 
 def gpus_here(plan: Plan, run: PlannedRun) -> list[capabilities.Gpu]:

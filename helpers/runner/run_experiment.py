@@ -36,7 +36,6 @@ from helpers.runner import (
     ranks,
     shutdown,
 )
-from helpers.runner.estimate import History
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import Plan, PlannedRun
 from helpers.runner.progress_board import Lines
@@ -67,7 +66,7 @@ def run(
     """
     if dry_run:
         experiment = experiments.choose(plan, name=name, resume=resume)
-        messages.announce(experiment, History(experiment.plan))
+        messages.announce(experiment)
         say("Nothing was started (--dry-run).")
         return 0
     if name is not None:
@@ -79,7 +78,7 @@ def run(
         experiments.held(plan, name=name, resume=resume) as experiment,
     ):
         preflight.check(experiment)
-        messages.announce(experiment, History(experiment.plan))
+        messages.announce(experiment)
         say(f"See the finished runs at any time: rosetta open {experiment.name}")
         return _begun(experiment, stall_minutes)
 
@@ -117,8 +116,10 @@ def _work(experiment: Experiment, stall_minutes: float) -> int:
             else:
                 _turn(experiment, planned, shown, stall_minutes)
         not_compared = _compare(experiment, shown, stall_minutes)
-    not_reported = _report(experiment)
-    return messages.where_to_look(experiment, list(filter(None, [not_compared, not_reported])))
+    problems = list(filter(None, [not_compared, _report(experiment)]))
+    if not problems:
+        experiment.close()
+    return messages.where_to_look(experiment, problems)
 
 
 def _so_far(experiment: Experiment) -> None:
@@ -208,7 +209,7 @@ def _execute(
 
     def settled() -> bool:
         """Whether the run's notebook has written down how it ended."""
-        return bool(experiment.record_of(run).get("state") != "running")
+        return bool(experiment.record_of(run)["state"] != "running")
 
     shown.show(f"starting kernel {run.kernel}")
     try:
@@ -263,12 +264,14 @@ def _settle(
     A run that ended before it began its record gets a short one. One that was interrupted then gets
     none, because its devices are not known.
     """
-    content = experiment.record_of(run) or experiment.short_record(run)
+    content = experiment.record_of(run)
+    if "run" not in content:
+        content = experiment.short_record(run)
     if content["state"] not in experiments.SETTLED:
         if outcome == "interrupted" and "devices" not in content:
             return
-        experiment.write_record(run, content | {"state": outcome, "reason": reason})
-    experiment.complete(run, **said)
+        content |= {"state": outcome, "reason": reason}
+    experiment.write_record(run, content | dict(said))
 
 
 def _compare(experiment: Experiment, shown: Lines, stall_minutes: float) -> str | None:

@@ -1,11 +1,12 @@
 """Select the notebooks and environments of an experiment by the names in the command."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from helpers import paths
 from helpers.errors import UserError, unknown
-from helpers.frameworks import ROWS, Row, row_of, rows_of, why_not
+from helpers.frameworks import ROWS, Row, order, row_of, rows_of, why_not
 from helpers.launch import this_notebook
 
 
@@ -26,24 +27,18 @@ class Offer(NamedTuple):
         return (self.row and self.row.asked) or self.framework
 
     @property
-    def many_nodes_only(self) -> bool:
-        """Whether it runs on one node only if it is named."""
-        return bool(self.row and self.row.many_nodes_only)
-
-    @property
     def spans(self) -> bool:
         """Whether it spans nodes."""
         return not why_not(self.notebook, self.kernel, nodes=2)
 
 
-def chosen(
-    known: Mapping[str, tuple[str, str]], notebooks: Sequence[str], frameworks: Sequence[str]
-) -> list[Offer]:
+def chosen(notebooks: Sequence[str], frameworks: Sequence[str]) -> list[Offer]:
     """The named notebooks, or those of the named frameworks; else all but the optional ones.
 
     A row with a word of its own is asked for by that: ``horovod``. A copy is asked
     for by its notebook's name.
     """
+    known = framework_notebooks()
     if not known:
         raise UserError(f"{paths.NOTEBOOKS}: no notebook there names its framework in its metadata")
     if notebooks and frameworks:
@@ -65,6 +60,27 @@ def chosen(
     for name in dict.fromkeys(offer.notebook for offer in found):
         check_parameters_cell(name)
     return found
+
+
+def framework_notebooks() -> dict[str, tuple[str, str]]:
+    """Each framework notebook's framework and kernel, in the order they are run and shown.
+
+    A framework notebook says so in its metadata: ``"rosetta": {"framework": "PyTorch"}``.
+    """
+    found = {}
+    for path in sorted(paths.NOTEBOOKS.glob("[!.]*.ipynb")):  # editors and macOS hide theirs
+        try:
+            metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
+            framework = metadata.get("rosetta", {}).get("framework")
+            if framework:
+                found[path.stem] = (str(framework), str(metadata["kernelspec"]["name"]))
+        except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError) as error:
+            raise UserError(f"{path}: not a notebook ({error})") from None
+        except KeyError as error:
+            raise UserError(
+                f"{path}: its metadata lack {error}; choose a kernel in Jupyter and save it"
+            ) from None
+    return dict(sorted(found.items(), key=lambda item: order(item[0])))
 
 
 def check_parameters_cell(notebook: str) -> None:

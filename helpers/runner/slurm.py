@@ -21,7 +21,6 @@ from helpers.recipe import file_of
 from helpers.runner import experiments, plans, sweep_file
 from helpers.runner.plans import counted
 from helpers.terminal import say
-from helpers.training import parameters
 
 LOG = "slurm-%x-%j.log"
 """The file under ``runs/`` to which a job prints; sbatch fills in the job's name and number."""
@@ -79,16 +78,13 @@ def job_of(path: str) -> Job:
     if not path.endswith(".toml"):
         raise UserError(f"{path}: give a recipe's file, such as mine.toml (docs/recipes.md)")
     found = file_of(path)
-    sweep = sweep_file.of_recipe(found)
-    choices = dict(sweep.choices)
+    choices = sweep_file.read(found)
     name = str(choices.pop("name", found.path.stem))
     experiments.check_name(name)
-    with sweep_file.located([sweep]):
-        with plans.choosing("nnodes"):
-            asked = choices.get("nnodes", [1])
-            nodes = max(int(parameters.check_number("nodes", number)) for number in asked)
+    with sweep_file.located(found):
         known = {key: value for key, value in choices.items() if key not in ON_NODES}
-        plans.make_plan(**known, recipe=path, devices=[1])
+        plan = plans.make_plan(**known, recipe=path, devices=[1])
+    nodes = max((run.nodes for run in plan.runs), default=1)
     return Job(found.path.resolve(), name, nodes, found.slurm)
 
 

@@ -26,6 +26,7 @@ MOST_DIGITS = 1000
 """The most digits of a number; Python reads no more than 4300."""
 NUMBERS: Mapping[str, tuple[int, int, tuple[str, ...]]] = {
     "seed": (0, 2**31 - 1, ()),
+    "repeats": (1, 2**31 - 1, ()),
     "epochs": (1, 2**31 - 1, ("default",)),
     "batch_size": (1, 2**31 - 1, ("default",)),
     "nodes": (1, launchers.MOST_NODES, ()),

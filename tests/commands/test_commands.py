@@ -9,7 +9,7 @@ import records
 from helpers import paths
 from helpers.__main__ import build, main
 from helpers.recipe import RECIPES
-from helpers.runner import plans
+from helpers.runner import selection
 
 
 def test_every_command_describes_itself(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,7 +59,7 @@ def test_a_copy_is_a_notebook_of_its_own(
     assert main(["copy", "PyTorch_MultiGPU", "PyTorch_no_flip"]) == 0
     assert "rosetta run --notebooks PyTorch_MultiGPU,PyTorch_no_flip" in capsys.readouterr().out
     assert (tmp_path / "PyTorch_no_flip.ipynb").read_bytes() == original.read_bytes()
-    assert set(plans.framework_notebooks()) == {"PyTorch_MultiGPU", "PyTorch_no_flip"}
+    assert set(selection.framework_notebooks()) == {"PyTorch_MultiGPU", "PyTorch_no_flip"}
 
 
 def test_notebooks_and_recipes_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:

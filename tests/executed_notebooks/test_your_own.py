@@ -58,7 +58,7 @@ def test_the_plan_names_the_code_and_who_is_skipped(said: list[str]) -> None:
 
 def test_they_train_and_tell_the_classes_apart(said: list[str]) -> None:
     batch = experiments.load(BATCH)
-    states = {run.notebook: batch.state_of(run)[0] for run in batch.runs}
+    states = {run.notebook: batch.record_of(run)["state"] for run in batch.runs}
     assert {name for name, state in states.items() if state == "finished"} == TRAINED
     assert set(states.values()) == {"finished", "skipped"}
     for name in TRAINED:

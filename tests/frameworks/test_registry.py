@@ -12,7 +12,7 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, Row, name_of, rows_of, run_label, why_not
 from helpers.results.comparison import Entry
-from helpers.runner import plans, selection
+from helpers.runner import selection
 from helpers.runner.selection import Offer
 
 sys.path.append(str(paths.ROOT / "environments"))
@@ -50,7 +50,7 @@ def test_another_users_own_notebook_is_shown_by_its_framework_and_what_its_name_
 
 
 def test_every_framework_notebook_has_a_row() -> None:
-    differ = set(plans.framework_notebooks()) ^ {row.notebook for row in ROWS}
+    differ = set(selection.framework_notebooks()) ^ {row.notebook for row in ROWS}
     assert not differ, f"notebooks/ and the registry differ in {sorted(differ)}"
 
 
@@ -69,7 +69,7 @@ def test_an_optional_kernel_is_left_out_where_none_is_named() -> None:
 
 
 def wanted(notebooks: Sequence[str] = (), frameworks: Sequence[str] = ()) -> list[Offer]:
-    return selection.chosen(plans.framework_notebooks(), notebooks, frameworks)
+    return selection.chosen(notebooks, frameworks)
 
 
 def notebooks_of(chosen: list[Offer]) -> list[str]:

@@ -75,7 +75,7 @@ def sweep(text: str | bytes) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         path = folder / "sweep.toml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return ["rosetta", "run", "--dry-run", "--sweep", str(path)]
+        return ["rosetta", "run", "--dry-run", "--recipe", str(path)]
 
     return lay
 
@@ -90,8 +90,8 @@ CASES = [
     Case("journal: a pipe", pipe, r"experiment\.json: not a file"),
     Case("run: climbs out", climbs("/../../../strange"), OUTSIDE, keeps=KEEPS),
     Case("run: its folder is a link", linked, OUTSIDE, keeps=KEEPS),
-    Case("sweep: nested 100,000 deep", sweep("seeds = " + "[" * 10**5), "not TOML, as a sweep is"),
-    Case("sweep: YAML that runs a command", sweep(RUNS), "not TOML, as a sweep is"),
+    Case("sweep: nested 100,000 deep", sweep("seeds = " + "[" * 10**5), "not TOML, as a recipe is"),
+    Case("sweep: YAML that runs a command", sweep(RUNS), "not TOML, as a recipe is"),
     Case("sweep: a key with escapes", sweep('"\\u001b[2Jx" = 1'), r"unknown field `\\x1b\[2Jx`"),
     Case("command: escapes", setting("--devices", "1\x1b[2J"), "devices '.*': give a number"),
 ]

@@ -51,7 +51,7 @@ def finished(suite: Suite) -> dict[str, bytes]:
 def over(suite: Suite) -> bool:
     """Whether the batch has come to its end, after which its name is taken."""
     there = (suite.folder / "runs" / "b" / "experiment.json").exists()
-    return there and experiments.load("b").is_over
+    return there and bool(experiments.load("b").plan.ended)
 
 
 def make_the_rest(suite: Suite) -> None:

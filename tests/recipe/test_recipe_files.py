@@ -287,7 +287,7 @@ def test_the_sweeps_of_the_posts_are_run_by_file_and_not_by_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     files = {name: recipe_file.of_shipped(name) for name in recipe_file.shipped()}
-    sweeps = {name: sweep_file.of_recipe(file).choices for name, file in files.items()}
+    sweeps = {name: sweep_file.read(file) for name, file in files.items()}
     demo = sweeps.pop("demo")
     assert (demo["devices"], demo["seeds"], len(demo["notebooks"])) == ([1, 2], [0, 1, 2], 4)
     assert {name: choices for name, choices in sweeps.items() if choices} == {

@@ -11,7 +11,7 @@ import records
 from runner_tools import Suite, images_fixture, suite_fixture
 
 from helpers import paths, record
-from helpers.__main__ import main
+from helpers.errors import UserError
 from helpers.frameworks import cpu_cores, why_not
 from helpers.frameworks import devices as device_helpers
 from helpers.launch.failures import RankError
@@ -102,26 +102,6 @@ def test_a_mistake_is_one_line(
     assert said in error and error.count("\n") == 1
 
 
-def test_a_sweeps_file_takes_nodes(
-    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    suite.notebook("PyTorch_MultiGPU")
-    suite.notebook("Keras_MultiGPU", framework="Keras")
-    file = tmp_path / "sweep.toml"
-    text = "nnodes = [1, 2]\ndevices = 1\nlauncher = 'mpiexec:a,b'\nrecipe = 'demo'\n"
-    file.write_text(text, encoding="utf-8")
-    assert main(["run", "--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
-    shown = capsys.readouterr().out
-    assert "every run with launcher mpiexec:a,b" in shown
-    assert "PyTorch_MultiGPU on 2 nodes with 1 device each, environment tiny" in shown
-    assert (
-        "Keras_MultiGPU on 2 nodes with 1 device each, will be skipped: nodes 2: Keras 3" in shown
-    )
-    file.write_text("nnodes = ['many']\n", encoding="utf-8")
-    assert main(["run", "--sweep", str(file), "--dry-run"]) == 2
-    assert f"{file}: nodes is 'many'" in capsys.readouterr().err
-
-
 def test_a_notebook_of_one_node_is_skipped_on_two(suite: Suite) -> None:
     """It is not even started, and the record has the reason."""
     suite.notebook("Keras_MultiGPU", "raise SystemExit", framework="Keras")
@@ -193,7 +173,7 @@ def test_every_number_of_devices_has_equally_many_cores_each(
 def test_more_devices_than_cores_are_refused_on_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_cores, "machine", lambda: [(0,)])
     monkeypatch.setattr(device_helpers, "visible", list)
-    with pytest.raises(plans.ChoiceError, match=r"give 1 at most\. With cores_per_device 'shared'"):
+    with pytest.raises(UserError, match=r"give 1 at most\. With cores_per_device 'shared'"):
         plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2])
     plan = plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2], nnodes=[2])
     assert plan.cores_here() == "auto", "of a login node's cores none are known"
@@ -206,7 +186,7 @@ def test_cores_of_a_device_are_given_for_several_nodes_too(monkeypatch: pytest.M
     chosen: dict[str, Any] = {"recipe": "demo", "frameworks": ["jax"], "nnodes": [2]}
     plan = plans.make_plan(**chosen, devices=[1, 2], cores_per_device="4")
     assert (plan.cores_per_device, plan.cores_here()) == (4, 4)
-    with pytest.raises(plans.ChoiceError, match="cores_per_device 0: a device needs"):
+    with pytest.raises(UserError, match="cores_per_device 0: a device needs"):
         plans.make_plan(**chosen, devices=[1], cores_per_device="0")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from helpers import __main__ as command
 from helpers.errors import UserError
-from helpers.runner import plans, recipes, run_experiment
+from helpers.runner import experiments, plans, preflight, run_experiment
 from helpers.runner.plans import Plan
 
 TEXT = 'recipe = "demo"\n[train]\nepochs = 2\nbatch_size = 8\nwarmup_epochs = 0.5\n'
@@ -47,54 +47,50 @@ def test_another_text_is_another_plan(file: Path) -> None:
 @pytest.mark.parametrize("name", ["mine.toml", "mine.py"])
 def test_a_recipe_that_was_changed_is_refused(file: Path, name: str) -> None:
     plan = plan_of(file)
-    recipes.check(plan)
+    assert preflight.recipe_changed(plan) is None
     with (file.parent / name).open("a") as opened:
         opened.write("# a remark\n" if name == "mine.py" else "[demo]\nepochs = 9\n")
     with pytest.raises(
         UserError, match=f"^{name} was changed since the experiment began: put it back"
     ):
-        recipes.check(plan)
+        preflight.check(experiments.Experiment(file.parent / "none", plan))
     assert (
-        recipes.problem(plan, plan.runs[0].notebook)
+        preflight.recipe_problem(plan, plan.runs[0].notebook)
         == f"{name} was changed since the experiment began"
     )
     file.unlink()
-    assert "No such file" in str(recipes.problem(plan, plan.runs[0].notebook))
+    assert "No such file" in str(preflight.recipe_problem(plan, plan.runs[0].notebook))
 
 
 def test_a_framework_without_a_network_is_skipped_with_that_reason(file: Path) -> None:
     plan = plan_of(file)
-    found = {run.notebook: recipes.problem(plan, run.notebook) for run in plan.runs}
+    found = {run.notebook: preflight.recipe_problem(plan, run.notebook) for run in plan.runs}
     assert found.pop("MXNet_Gluon_MultiGPU") is None
     assert found["PyTorch_MultiGPU_Exp_Loss"] == (
         "the recipe mine has no network of its own for pytorch, only for mxnet"
     )
     assert None not in found.values()
     shipped = plans.make_plan(devices=[1], recipe="demo")
-    assert all(recipes.problem(shipped, run.notebook) is None for run in shipped.runs)
+    assert all(preflight.recipe_problem(shipped, run.notebook) is None for run in shipped.runs)
 
 
 def test_the_plan_says_beforehand_what_will_be_skipped(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main(["run", "--recipe", str(file), "--devices", "1", "--dry-run"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    shown = capsys.readouterr().out
+    assert f"  recipe {file}, SHA-256 " in shown
+    assert f"  custom code {file.parent}/mine.py, SHA-256 " in shown
+    lines = shown.splitlines()
     about = {line.split()[0]: line for line in lines if "_MultiGPU" in line}
     assert "will be skipped: the recipe mine has no network" in about["Keras_MultiGPU"]
     assert "skipped" not in about["MXNet_Gluon_MultiGPU"]
 
 
-def test_own_code_is_named_in_the_plan(file: Path) -> None:
-    said = recipes.in_words(plan_of(file))
-    assert said[0].startswith(f"recipe {file}, SHA-256 ")
-    assert said[1].startswith(f"custom code {file.parent}/mine.py, SHA-256 ")
-    assert recipes.in_words(plans.make_plan(devices=[1], recipe="demo")) == []
-
-
 def test_the_sweep_stands_in_the_recipe(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command line comes before a sweep's file, and that before the recipe's own table."""
+    """The command line comes before it."""
     asked: list[tuple[Plan, str | None]] = []
 
     def note(plan: Plan, name: str | None = None, **how: Any) -> int:
@@ -106,13 +102,9 @@ def test_the_sweep_stands_in_the_recipe(
         opened.write(
             '[sweep]\nframeworks = ["pytorch"]\nseeds = [0, 1]\nname = "mine"\nrepeats = 2\n'
         )
-    sweep = tmp_path / "sweep.toml"
-    sweep.write_text(f'recipe = "{file}"\nseeds = [7]\nname = "other"\n')
     for given, seeds, name, repeats in (
         (["--recipe", str(file)], {0, 1}, "mine", 2),
         (["--recipe", str(file), "--seeds", "5", "--name", "third"], {5}, "third", 2),
-        (["--sweep", str(sweep)], {7}, "other", 2),
-        (["--sweep", str(sweep), "--repeats", "1"], {7}, "other", 1),
     ):
         assert command.main(["run", *given, "--devices", "1"]) == 0, capsys.readouterr().err
         plan, called = asked.pop()

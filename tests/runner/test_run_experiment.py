@@ -33,7 +33,7 @@ def test_a_batch_from_start_to_end(suite: Suite, capsys: pytest.CaptureFixture[s
     left = [line for line in PARAMETERS.splitlines() if not line.startswith(("seed", "warmup"))]
     keep = "Path(run, 'seed').write_text(str(seed))"
     suite.notebook("PyTorch_MultiGPU", BEGIN, keep, FINISH, parameters="\n".join(left))
-    assert suite.compare("--name", "first", "--seed", "3") == 0
+    assert suite.compare("--name", "first", "--seeds", "3") == 0
     folder = suite.run("first", "PyTorch_MultiGPU")
     assert record.read(folder)["state"] == "finished"
     assert (folder / "notebook.ipynb").exists()
@@ -203,7 +203,7 @@ DIGITS = "9" * 5000
         (["--name", "latest"], "experiment name 'latest'"),
         (["--resume", "gone"], "no experiment 'gone'"),
         (["--resume", "--devices", "2"], "leave out --devices"),
-        (["--seed", "x"], "seed 'x': give a whole number, 0 or more"),
+        (["--seeds", "x"], "seed is 'x': give a whole number from 0"),
         (["--epochs", "0"], "epochs is '0': give a whole number from 1"),
         (["--batch-size", "0"], "batch_size is '0': give a whole number from 1"),
         (["--num-workers", "two"], "num_workers is 'two': give a whole number from 0 to 1024"),
@@ -211,14 +211,9 @@ DIGITS = "9" * 5000
         (["--batch-s", "16"], "unrecognized arguments: --batch-s"),
         (["--colour"], "--colour (rosetta run --help shows all options)"),
         (["--epochs", DIGITS], "epochs is '9999"),
-        (
-            ["--sweep", "~nobody-has-this-name/x"],
-            "~nobody-has-this-name/x: the sweep cannot be read",
-        ),
         # An empty one, as of a shell's variable that is not set, is no name and not none either.
         (["--name", ""], "experiment name '': use letters"),
         (["--resume", "b", "--name", ""], "leave out --name"),
-        (["--resume", "b", "--sweep", ""], "leave out --sweep"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(

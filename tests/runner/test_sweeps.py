@@ -1,4 +1,4 @@
-"""Sweeps: plans from lists and files, estimates, the live table, kills, shared GPUs."""
+"""Sweeps: plans from lists and files, the bars, kills, shared GPUs."""
 
 import json
 import os
@@ -33,8 +33,8 @@ from helpers.runner import (
 
 __all__ = ["images_fixture", "suite_fixture"]
 
-# As a run with this seed would have it: the estimate goes by the data folder, the report by seed.
-OWN = "MADE['recipe']['seed'] = seed\nMADE['data']['folder'] = data"
+# As a run with this seed would have it: the report goes by it.
+OWN = "MADE['recipe']['seed'] = seed"
 # What was begun and what came to its end, where no new attempt can wipe it out.
 LOGGED = """
 import os, time
@@ -54,7 +54,7 @@ def two_frameworks(suite: Suite, *cells: str) -> None:
 
 def sweep_file(tmp_path: Path, text: str) -> str:
     path = tmp_path / "sweep.toml"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(f'recipe = "demo"\n[sweep]\n{text}', encoding="utf-8")
     return str(path)
 
 
@@ -110,52 +110,34 @@ def test_the_file_says_what_the_options_say(
     file = sweep_file(
         tmp_path,
         'frameworks = ["mxnet", "PyTorch"]\ndevices = [1, 2]\nseeds = "0, 7"\nrepeats = 2\n'
-        f"precision = \"fp32\"\nrecipe = 'demo'\ndata = '{suite.data}'\nname = \"overnight\"\n"
+        f'precision = "fp32"\ndata = \'{suite.data}\'\nname = "overnight"\n'
         "epochs = 3\nbatch_size = 4\nnum_workers = 0\nwarmup_epochs = 0.5\n",
     )
-    assert main(["run", "--dry-run", "--sweep", file]) == 0
+    assert main(["run", "--dry-run", "--recipe", file]) == 0
     from_file = capsys.readouterr().out
-    options = ["--frameworks", "mxnet,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
-    options += ["--repeats", "2", "--recipe", "demo", "--data", str(suite.data)]
-    options += ["--epochs", "3", "--batch-size", "4", "--num-workers", "0"]
-    options += ["--warmup-epochs", "0.5"]
-    assert main(["run", "--dry-run", "--name", "overnight", *options]) == 0
-    assert capsys.readouterr().out == from_file
     assert "Experiment overnight: 16 runs" in from_file
     assert "every run with epochs 3, batch size 4, workers 0, warm-up epochs 0.5\n" in from_file
     assert "MXNet_Gluon_MultiGPU on 2 devices, seed7 repeat2" in from_file
     # Options beside the file replace what it says; a notebook replaces its frameworks too.
-    options = ["--notebooks", "Keras_MultiGPU", "--seed", "3", "--repeats", "1", "--devices", "1"]
+    options = ["--notebooks", "Keras_MultiGPU", "--seeds", "3", "--repeats", "1", "--devices", "1"]
     options += ["--epochs", "default", "--batch-size", "default", "--num-workers", "default"]
-    assert main(["run", "--dry-run", "--sweep", file, *options]) == 0
+    assert main(["run", "--dry-run", "--recipe", file, *options]) == 0
     shown = capsys.readouterr().out
     assert "1 run\n" in shown and "Keras_MultiGPU on 1 device, environment" in shown
     assert "every run with warm-up epochs 0.5\n" in shown
     assert not paths.RUNS.exists()
 
 
-SETTINGS = ("epochs", "batch_size", "num_workers", "warmup_epochs")
-
-
-def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite, tmp_path: Path) -> None:
+def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite) -> None:
     suite.without_kernels()
-
-    def given(batch: str) -> str:
-        return (suite.run(batch, "A") / "given").read_text()
-
-    told = f"Path(run, 'given').write_text(repr(({', '.join(SETTINGS)})))"
+    names = ("epochs", "batch_size", "num_workers", "warmup_epochs")
+    told = f"Path(run, 'given').write_text(repr(({', '.join(names)})))"
     suite.notebook("A", BEGIN, told, FINISH)
     options = "--epochs 2 --batch-size 16 --num-workers 0 --warmup-epochs 1.5"
     assert suite.compare("--name", "option", *options.split()) == 0
-    assert given("option") == "(2, 16, 0, 1.5)"
-    text = 'epochs = "1"\nbatch_size = 4\nnum_workers = 3\nwarmup_epochs = 0.5\n'
-    file = sweep_file(tmp_path, f"{text}recipe = 'demo'\ndata = '{suite.data}'\n")
-    assert main(["run", "--sweep", file, "--name", "file", "--devices", "1"]) == 0
-    assert given("file") == "(1, 4, 3, 0.5)"
-    assert suite.compare("--name", "neither") == 0
-    assert given("neither") == "('default', 'default', 'default', 'default')"
+    assert (suite.run("option", "A") / "given").read_text() == "(2, 16, 0, 1.5)"
     written = experiments.load("option").plan
-    assert [getattr(written, name) for name in SETTINGS] == [2, 16, 0, 1.5]
+    assert [getattr(written, name) for name in names] == [2, 16, 0, 1.5]
 
 
 def test_other_epochs_batch_sizes_and_workers_are_another_plan(
@@ -167,7 +149,8 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
     options = {"--epochs": "2", "--batch-size": "16", "--num-workers": "1"}
     words = [word for pair in options.items() for word in pair]
     assert suite.compare("--name", "cut", *words) == 0
-    (paths.RUNS / "cut" / experiments.REPORT).unlink()
+    plan = paths.RUNS / "cut" / "experiment.json"
+    plan.write_text(json.dumps(json.loads(plan.read_text("utf-8")) | {"ended": ""}), "utf-8")
     capsys.readouterr()
     assert suite.compare("--dry-run", "--name", "cut", *words) == 0
     assert "Resuming experiment cut" in capsys.readouterr().out
@@ -187,7 +170,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("device = [1]", "unknown field `device`"),
         ("seeds = [1]\nseeds = [\n  1,\n  2,\n]", "Cannot overwrite a value"),
         ("seeds = [1, [2]]", "seeds[1]: Expected `int | str`, got `array`"),
-        ("recipe = 'demo'\nseeds = [-1]", "seed -1"),
+        ("seeds = [-1]", "seed is -1: give a whole number from 0"),
         ("#\nepochs = 0", "epochs is 0: give a whole number from 1"),
         ("epochs = [1, 2]", "epochs: Expected `int | str`, got `array`"),
         ("repeats = 99999", "runs; plan 10000 or fewer"),
@@ -196,8 +179,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("frameworks = ['keras']\nnotebooks = ['x']", "give only one of them"),
         ("precision = ['fp32', 'int8']", "unknown precision 'int8': it is one of fp32"),
         ("data = 'nowhere'", "data folder 'nowhere' does not exist"),
-        ("# nothing yet", "the file is empty"),
-        ("\nrecipe = demo", "Invalid value (at line 2"),
+        ("recipe = 'demo'", "this file is the recipe: leave the key out"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line_with_its_name(
@@ -205,45 +187,10 @@ def test_a_mistake_in_the_file_is_one_line_with_its_name(
 ) -> None:
     two_frameworks(suite)
     file = sweep_file(tmp_path, text)
-    assert main(["run", "--dry-run", "--sweep", file]) == 2
+    assert main(["run", "--dry-run", "--recipe", file]) == 2
     captured = capsys.readouterr()
     assert said in captured.err and file in captured.err
     assert len(captured.err.splitlines()) == 1 and not captured.out
-
-
-def test_a_sweep_that_cannot_be_read(
-    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["run", "--sweep", str(tmp_path / "gone.toml")]) == 2
-    assert "the sweep cannot be read" in capsys.readouterr().err
-
-
-def test_the_estimate_is_of_the_same_notebook_data_and_devices(
-    suite: Suite, capsys: pytest.CaptureFixture[str]
-) -> None:
-    suite.without_kernels()
-    two_frameworks(suite)
-    plan = ["--notebooks", "PyTorch_MultiGPU"]
-    assert suite.compare("--dry-run", *plan) == 0
-    assert "Estimate: none" in capsys.readouterr().out
-    assert suite.compare("--name", "one", *plan, "--repeats", "2") == 0
-    capsys.readouterr()
-    assert suite.compare("--dry-run", "--devices", "1,2") == 0
-    shown = capsys.readouterr().out
-    assert re.search(
-        r"PyTorch_MultiGPU on 1 device, environment tiny, about 2:00 \(2 earlier", shown
-    )
-    assert "PyTorch_MultiGPU on 2 devices, environment tiny\n" in shown
-    assert re.search(r"Estimate: about \d+:\d\d for 1 run, and 3 more", shown)
-    # Nor is it told from a run of other epochs, batch size or workers.
-    for option in ("--epochs", "--batch-size", "--num-workers"):
-        assert suite.compare("--dry-run", *plan, option, "3") == 0
-        assert "Estimate: none" in capsys.readouterr().out
-    # A broken record or journal is no reason not to start.
-    (paths.RUNS / "bad" / "x-1x").mkdir(parents=True)
-    (paths.RUNS / "bad" / "experiment.json").write_text('{"runs": [3, {"notebook": 1}]}', "utf-8")
-    assert suite.compare("--dry-run", "--devices", "1,2") == 0
-    assert capsys.readouterr().out.splitlines()[1:] == shown.splitlines()[1:]
 
 
 def test_a_run_beside_other_programs_says_so(tmp_path: Path) -> None:
@@ -275,7 +222,7 @@ def test_a_terminal_gets_bars(suite: Suite) -> None:
     assert command.wait(timeout=300) == 1
     shown = b"".join(parts).decode(errors="replace")
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
-    assert "[1/2] PyTorch" in plain and "Estimate" in plain
+    assert "[1/2] PyTorch" in plain
     assert re.search(r"All runs [^\n]* 1/2", plain) and re.search(r"9\. Train [^\n]* \d/\d", plain)
     assert "[red]" in plain and "\x1b[2J" not in shown
 
