@@ -8,8 +8,6 @@ from data_prep.__main__ import Version
 from helpers.commands import doctor, jobs, listing, reports, run
 from helpers.commands.parser import Commands, Parser
 from helpers.errors import UserError, exits_cleanly, unknown
-from helpers.launch import environment_variables
-from helpers.terminal import say
 
 DESCRIPTION = """\
 Train the same network in every framework, and compare speed, accuracy and waiting times.
@@ -24,7 +22,6 @@ start here:
   rosetta open                     open the last experiment's report in a browser
   rosetta COMMAND --help           show a command's options, with examples
 
-Complete commands with Tab in bash (likewise in zsh): eval "$(rosetta --print-completion bash)"
 Exit codes: 0 success; 1 a run failed or a result changed; 2 a mistake in the command or its input.
 'rosetta run --help' lists the exit codes of an interrupted experiment.
 """
@@ -48,7 +45,6 @@ def _main(arguments: Sequence[str]) -> int:
     elif first.partition("=")[0] not in parser._option_string_actions:
         raise UserError(f"{first} is an option of a command: did you mean 'rosetta run {first}'?")
     given = parser.parse_args(arguments)
-    environment_variables.leave_home()
     code: int = given.run(given)
     return code
 
@@ -62,26 +58,10 @@ def build() -> tuple[Parser, Commands]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
-    parser.add_argument(
-        "--print-completion",
-        choices=("bash", "zsh", "tcsh"),
-        action=_Completion,
-        help="print the completion script of this shell and exit",
-    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for module in (run, reports, jobs, doctor, listing):
         module.add(commands)
     return parser, commands
-
-
-class _Completion(argparse.Action):
-    def __call__(
-        self, parser: argparse.ArgumentParser, _: object, shell: object, *more: object
-    ) -> None:
-        import shtab  # in the lab's environment alone
-
-        say(shtab.complete(parser, str(shell)))
-        parser.exit()
 
 
 if __name__ == "__main__":

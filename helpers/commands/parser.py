@@ -13,15 +13,6 @@ from helpers.terminal import say
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
-ELSEWHERE = {
-    "--cpu": "CUDA_VISIBLE_DEVICES= before the command hides the GPUs",
-    "--device": "--devices sets the number of devices, CUDA_VISIBLE_DEVICES= hides the GPUs",
-    "--master-addr": "--launcher mpiexec:HOST,HOST names the machines, and is given on one of them",
-    "--node-rank": "--launcher mpiexec:HOST,HOST names the machines, and is given on one of them",
-    "--timeout": "--hang-timeout MINUTES ends a run that hangs",
-}
-"""Options of other programs, with the option that has their effect here."""
-
 
 class Parser(argparse.ArgumentParser):
     """Report a mistake in one line, and a closed output pipe as an error."""
@@ -76,8 +67,6 @@ def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
         option = argument.partition("=")[0].replace("_", "-")
         if argument in {row.word for row in ROWS} and "--frameworks" in options:
             return f"{message}: did you mean --frameworks {argument}?"
-        if option in ELSEWHERE:
-            return f"{message}: {ELSEWHERE[option]}"
         if option.startswith("--") and (near := nearest(option, options, ALIKE)):
             return f"{message}: did you mean {near}?"
     return message

@@ -7,8 +7,6 @@ need it (``LD_LIBRARY_PATH``, ``OMP_NUM_THREADS``, ``CUDA_VISIBLE_DEVICES``). It
 measured, so it stands in the record.
 """
 
-import os
-import tempfile
 from collections.abc import Mapping
 
 from helpers import paths
@@ -25,27 +23,6 @@ LIBRARIES = (
     *("TF_NUM_", "TF_USE_", "TF_XLA_"),
 )
 """How the names of variables begin that decide what libraries compute, and how fast."""
-
-IN_HOME = {
-    "IPYTHONDIR": ".ipython",
-    "MPLCONFIGDIR": ".matplotlib",
-    "CUPY_CACHE_DIR": ".cupy",
-    "TRITON_CACHE_DIR": ".triton",
-}
-"""Folders that libraries make in the home folder, which some of them need."""
-
-
-def leave_home() -> None:
-    """Put these folders below ``.venvs`` if no file can be made in the home folder.
-
-    It may be read-only, or on AFS, where a file's permissions do not tell.
-    """
-    try:
-        with tempfile.TemporaryFile(dir=os.path.expanduser("~")):  # noqa: PTH111 (it never fails)
-            return
-    except OSError:
-        for name, folder in IN_HOME.items():
-            os.environ.setdefault(name, str(paths.VENVS / folder))
 
 
 def for_a_kernel(environment: Mapping[str, str]) -> dict[str, str]:

@@ -9,9 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-import numpy as np
-
-from helpers.errors import LoaderError
 from helpers.frameworks import rank_info
 
 Value = TypeVar("Value")
@@ -26,22 +23,6 @@ def exchange(value: Value) -> list[Value]:
 def of_first(value: Value) -> Value:
     """Rank 0's value, in every rank."""
     return exchange(value)[0]
-
-
-def in_order(own: np.ndarray, total: int) -> np.ndarray:
-    """The ``total`` rows of all ranks in their order, in every rank.
-
-    A rank has every n-th in ``own``; more of them fill up its last batch.
-    """
-    here = rank_info.here()
-    rank, ranks = (0, 1) if here is None else (here.rank, here.ranks)
-    rows = len(range(rank, total, ranks))
-    if len(own) < rows:
-        raise LoaderError(f"the loader gave {len(own)} of this process's {rows} images")
-    found = np.empty((total, *own.shape[1:]), own.dtype)
-    for number, part in enumerate(exchange(own[:rows])):
-        found[number::ranks] = part
-    return found
 
 
 @contextmanager

@@ -7,18 +7,15 @@ clocks of several machines are apart while it samples, and corrects and states i
 
 from __future__ import annotations
 
-import json
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import gpumon
 from gpumon.record import compared_clocks
-from gpumon.trace_files import MARKS, SAMPLES, marks_file, samples_file
+from gpumon.trace_files import MARKS, SAMPLES, marks_file
 from helpers.frameworks import rank_info
 
 TRACE = "trace"
-START = "start (monotonic s)"
 _CLOCKS = ExitStack()
 """What compares this host's clock with others while it samples."""
 
@@ -79,19 +76,5 @@ def read(folder: Path) -> gpumon.Trace:
     return gpumon.read([folder / TRACE, *prefixes(folder).values()])
 
 
-def began(folder: Path) -> float | None:
-    """When the sampling of rank 0's trace began, of no other; None: no trace."""
-    header = _header(folder / TRACE)
-    return None if header is None else float(header[START])
-
-
 def _prefix(folder: Path, rank: int) -> Path:
     return folder / (f"{TRACE}-rank{rank}" if rank else TRACE)
-
-
-def _header(prefix: Path) -> dict[str, Any] | None:
-    """A trace's first line; None where there is none."""
-    with suppress(OSError, ValueError), samples_file(prefix).open("rb") as file:
-        found = json.loads(file.readline())
-        return found if isinstance(found, dict) and START in found else None
-    return None

@@ -1,8 +1,8 @@
 """Find the notebook that runs here, the cells of its file, and the cells that IPython has run."""
 
-import ast
 import json
 import os
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ ALIKE = 0.8
 """How alike two names are of which one is a slip of the keyboard: ``epoch`` and ``epochs`` 0.9."""
 
 _CALL = "helpers.begin("
+_SET = re.compile(r"^(\w+) *(?::[^=\n]*)?=(?!=)", re.MULTILINE)
+"""A name that a cell sets outside its functions and blocks."""
 _SET_IT = f"run %env {VARIABLE}=NAME{SUFFIX} in a cell, with this notebook's file name"
 
 
@@ -49,7 +51,7 @@ def find(names: Mapping[str, Any]) -> Path:
     for where, name in said.items():
         if name.endswith(SUFFIX) or (name and where == VARIABLE):
             return _file(name, where)
-    calls = [typed.strip() for typed, _ in history() if _CALL in typed]
+    calls = [typed.strip() for typed in history() if _CALL in typed]
     for name in dict.fromkeys(row.notebook for row in ROWS):
         path = paths.NOTEBOOKS / f"{name}{SUFFIX}"
         if calls and calls[-1] in [cell.strip() for cell in code_cells(path)[0]]:
@@ -85,20 +87,14 @@ def code_cells(path: Path) -> tuple[list[str], list[str]]:
     return code, tagged
 
 
-def history() -> list[tuple[str, str]]:
-    """The cells that IPython has run, the running one last: as typed, and as Python.
-
-    Without IPython there are none.
-    """
+def history() -> list[str]:
+    """The cells that IPython has run, the running one last; without IPython there are none."""
     try:
         from IPython import get_ipython
     except ImportError:
         return []
     shell = get_ipython()
-    if shell is None:
-        return []
-    ran = shell.history_manager
-    return list(zip(ran.input_hist_raw, ran.input_hist_parsed, strict=False))
+    return [] if shell is None else list(shell.history_manager.input_hist_raw)
 
 
 def misspelt(path: Path, parameters: Collection[str], names: Mapping[str, Any]) -> str | None:
@@ -109,8 +105,8 @@ def misspelt(path: Path, parameters: Collection[str], names: Mapping[str, Any]) 
     """
     others = {cell.strip() for cell in code_cells(path)[0]}
     meant: dict[str, str] = {}
-    for typed, python in history()[:-1]:
-        given = [] if typed.strip() in others else _assigned(python)
+    for typed in history()[:-1]:
+        given = [] if typed.strip() in others else _SET.findall(typed)
         meant = {name: close for name, close in meant.items() if close not in given}
         for name in given:
             close = nearest(name.lower(), parameters, ALIKE)
@@ -121,19 +117,3 @@ def misspelt(path: Path, parameters: Collection[str], names: Mapping[str, Any]) 
         return None
     listed = ", ".join(parameters)
     return f"{found} is not a parameter: did you mean {meant[found]}? The parameters: {listed}"
-
-
-def _assigned(python: str) -> list[str]:
-    """The names that a cell sets outside its functions and blocks."""
-    try:
-        body = ast.parse(python).body
-    except SyntaxError:
-        return []
-    targets: list[ast.expr] = []
-    for statement in body:
-        if isinstance(statement, ast.Assign):
-            targets += statement.targets
-        elif isinstance(statement, ast.AnnAssign):
-            targets.append(statement.target)
-    nodes = [node for target in targets for node in ast.walk(target)]
-    return [node.id for node in nodes if isinstance(node, ast.Name)]

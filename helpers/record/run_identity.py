@@ -29,7 +29,7 @@ def follow(notebook: Path) -> Callable[[], str]:
     first = max(len(this_notebook.history()) - 1, 0)
 
     def digest() -> str:
-        ran = [typed for typed, _ in this_notebook.history()[first:]]
+        ran = this_notebook.history()[first:]
         others = dict.fromkeys(cell for cell in ran if cell.strip() not in known)
         return hashlib.sha256("".join([*code, *others]).encode() + _packages()).hexdigest()
 

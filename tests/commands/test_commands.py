@@ -9,7 +9,6 @@ import records
 from helpers import paths
 from helpers.__main__ import build, main
 from helpers.recipe import RECIPES
-from helpers.runner import selection
 
 
 def test_every_command_describes_itself(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,15 +30,10 @@ def test_every_command_describes_itself(capsys: pytest.CaptureFixture[str]) -> N
         (["--devices", "2"], "did you mean 'rosetta run --devices'?"),
         (["run", "--num_workers", "2"], "did you mean --num-workers?"),
         (["run", "--framework", "pytorch"], "did you mean --frameworks?"),
-        (["run", "--device", "cpu"], "CUDA_VISIBLE_DEVICES= hides the GPUs"),
-        (["run", "--node_rank=0"], "--launcher mpiexec:HOST,HOST names the machines"),
         (["run", "--hang-timeout", "-1"], "'-1': give minutes, 0 or more"),
         (["diff"], "the following arguments are required: OLD"),
         (["report", "--json", "--out", "x"], "--json writes no file"),
         (["open", "nothing-there"], "no such experiment"),
-        (["copy", "Nothing", "New"], "no notebook 'Nothing': 'rosetta notebooks' lists them"),
-        (["copy", "PyTorch_MultiGPU", "../out"], "use letters, digits, dash and underscore"),
-        (["copy", "PyTorch_MultiGPU", "JAX_MultiGPU"], "exists already; choose another name"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_to_do(
@@ -48,18 +42,6 @@ def test_a_mistake_is_one_line_that_says_what_to_do(
     assert main(words) == 2
     shown = capsys.readouterr()
     assert says in shown.err and len(shown.err.splitlines()) == 1 and shown.out == ""
-
-
-def test_a_copy_is_a_notebook_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    original = paths.NOTEBOOKS / "PyTorch_MultiGPU.ipynb"
-    (tmp_path / original.name).write_bytes(original.read_bytes())
-    monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path)
-    assert main(["copy", "PyTorch_MultiGPU", "PyTorch_no_flip"]) == 0
-    assert "rosetta run --notebooks PyTorch_MultiGPU,PyTorch_no_flip" in capsys.readouterr().out
-    assert (tmp_path / "PyTorch_no_flip.ipynb").read_bytes() == original.read_bytes()
-    assert set(selection.framework_notebooks()) == {"PyTorch_MultiGPU", "PyTorch_no_flip"}
 
 
 def test_notebooks_and_recipes_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:

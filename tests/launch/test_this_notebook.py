@@ -89,10 +89,8 @@ CELL = 'recipe = "auto"\ndevices = 2\nepochs = 4\nbatch_size = 8\nwarmup_epochs 
         ([CELL.replace("epochs = 4", "epoch = 1")], ("epoch", "epochs")),
         ([CELL + "\nEpoch = 1"], ("Epoch", "epochs")),
         ([CELL, "bach_size = 1"], ("bach_size", "batch_size")),
-        ([CELL, "device, other = 1, 2"], ("device", "devices")),
         ([CELL, "device: int = 1"], ("device", "devices")),
         ([CELL, "epoch = 1", "epochs = 1"], None),
-        ([CELL, "epoch = 1", "del epoch"], None),
         (["epoch = 1", CELL], None),  # set right since
         ([CELL, "def f():\n    epoch = 1", "image = [epoch for epoch in (1, 2)]"], None),
         ([CELL, "epoch = 5  # of the notebook itself"], None),

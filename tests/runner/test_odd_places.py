@@ -41,18 +41,6 @@ def test_a_checkout_whose_name_has_braces(
     assert (odd / "runs" / "b" / f"{ONE}-1x" / "notebook.ipynb").exists()
 
 
-def test_a_home_folder_in_which_nothing_can_be_written(suite: Suite) -> None:
-    """As on AFS, whose folders look writable; Jupyter ended with an error."""
-    suite.notebook(ONE, BEGIN, DRAWS, FINISH)
-    (suite.folder / "venvs").mkdir()
-    running = suite.start("--name", "b", env={"HOME": "/proc"})
-    said, _ = running.communicate(timeout=200)
-    assert running.returncode == 0 and "/proc" not in said and "warn" not in said, said
-    venvs = suite.folder / "venvs"
-    folders = (suite.run("b", ONE) / "folders").read_text()
-    assert folders == f"{venvs / '.ipython'} {venvs / '.matplotlib'}"
-
-
 @pytest.mark.parametrize("name", ["全角\u3000空白", "two\nlines"])
 def test_a_batch_on_data_in_a_folder_with_an_odd_name_is_gone_on_with(
     suite: Suite, name: str
