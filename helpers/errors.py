@@ -57,6 +57,13 @@ FOR_USERS = UserError, DataError, MonitorError
 """The errors whose message tells the user in one line what to do."""
 
 
+def in_a_line(error: BaseException | str, kind: str = "") -> str:
+    """An error's kind and its text's first line; and its last, if it has another's traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    said = lines[0] + (f" {lines[-1]}" if lines[0].endswith(":") and len(lines) > 1 else "")
+    return printable(f"{kind or type(error).__name__}: {said}"[:500].removesuffix(": "))
+
+
 def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
     """Turn errors that a user can fix into one line on stderr and exit code 2; Ctrl-C into 130.
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from helpers.errors import in_a_line
 from helpers.fairness import reference, reference_checks
 from helpers.fairness.check_results import Check
 from helpers.networks.weights import Weights
-from helpers.recipe import Recipe, custom_code
+from helpers.recipe import Recipe
 
 OWN = "own network"
 
@@ -61,9 +62,7 @@ def same_on_all_devices(
         network = framework.exact(build_model, weights.arrays)
         _, one = framework.gradients(network, images, targets, devices[:1])
     except Exception as error:  # a framework's own, of whatever kind: what is wrong is raised again
-        in_float32 = (
-            f"; computed in float32, for in float64 it fails: {custom_code.in_short(error)}"
-        )
+        in_float32 = f"; computed in float32, for in float64 it fails: {in_a_line(error)}"
         network = build_model(weights.arrays)
         _, one = framework.gradients(network, images, targets, devices[:1])
     _, each = framework.gradients(network, images, targets, devices)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from helpers.errors import FOR_USERS, Plain
+from helpers.errors import FOR_USERS, Plain, in_a_line
 
 MARK = "@rank "
 """What a line begins with that a rank tells the runner; JSON follows."""
@@ -44,13 +44,13 @@ def tell(**what: Any) -> None:
 
 def tell_why(rank: int, host: str, error: BaseException | str) -> None:
     """Tell the runner why this rank ends: a user's mistake is every rank's alike."""
+    kind = "" if isinstance(error, str) else type(error).__name__
+    said = in_a_line(error) if kind else error
     if isinstance(error, FOR_USERS):
-        said, kind = str(error), type(error).__name__
+        said = str(error).partition("\n")[0]
     else:
-        kind = "" if isinstance(error, str) else type(error).__name__
-        said = f"rank {rank} on {host}: " + (f"{kind}: {error}" if kind else str(error))
-    line = (said.strip().splitlines() or [kind])[0].rstrip(": ")[:LONGEST]
-    tell(rank=rank, error=line, ename=kind, time=time.time())
+        said = f"rank {rank} on {host}: {said}"
+    tell(rank=rank, error=said[:LONGEST], ename=kind, time=time.time())
 
 
 def heard(line: str) -> dict[str, Any] | None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from data_prep.errors import DataError, printable
-from helpers.errors import UserError
+from data_prep.errors import DataError
+from helpers.errors import UserError, in_a_line
 from helpers.recipe.settings import Recipe
 
 READER = "reader"
@@ -61,13 +61,7 @@ def report_errors(recipe: Recipe, what: str, called: str) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == str(path)]
         line = f", line {lines[-1]}" if lines else ""
-        raise UserError(f"{path}: {called}{line}: {in_short(error)}") from error
-
-
-def in_short(error: BaseException) -> str:
-    """An error's kind and the first line of what it says."""
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return printable(f"{type(error).__name__}: {said}"[:300].removesuffix(": "))
+        raise UserError(f"{path}: {called}{line}: {in_a_line(error)}") from error
 
 
 @cache

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from helpers import paths
-from helpers.errors import UserError
+from helpers.errors import UserError, in_a_line
 from helpers.frameworks import rank_info
 from helpers.frameworks.devices import Devices, hardware
 from helpers.launch import environment_variables, processes, this_notebook
@@ -90,10 +90,7 @@ class Run:
     def fail(self, error: BaseException) -> None:
         """The run ended with ``error``: interrupted if it was stopped, else failed."""
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)
-        lines = f"{type(error).__name__}: {error}".strip().splitlines()
-        # An error that carries another process's traceback names the cause in its last line.
-        reason = lines[0].rstrip(": ") + (f": {lines[-1]}" if len(lines) > 1 else "")
-        self._end("interrupted" if stopped else "failed", reason)
+        self._end("interrupted" if stopped else "failed", in_a_line(error))
 
     def continues(self) -> None:
         """A run that had failed or was interrupted is running again."""

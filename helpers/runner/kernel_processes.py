@@ -18,7 +18,7 @@ import psutil
 
 from data_prep.errors import printable
 from helpers import paths
-from helpers.errors import naming
+from helpers.errors import in_a_line, naming
 from helpers.frameworks import temporary_files
 from helpers.frameworks.installed import required
 from helpers.launch import environment_variables, processes, this_notebook
@@ -166,15 +166,11 @@ def save(notebook: Any, target: Path) -> None:
 def reason_of(error: Exception) -> str:
     """One line for the table: the notebook's own error, or what happened to its kernel."""
     kind = type(error).__name__
+    if kind == "DeadKernelError":
+        return "the kernel died (out of memory, or a crash in native code): see kernel.log"
     if kind == "CellExecutionError":
-        said = f"{error.ename}: {error.evalue}"  # type: ignore[attr-defined]
-    elif kind == "DeadKernelError":
-        said = "the kernel died (out of memory, or a crash in native code): see kernel.log"
-    elif isinstance(error, hangs.Stalled):
-        said = str(error)
-    else:
-        said = f"{kind}: {error}"
-    return printable((said.strip().splitlines() or [kind])[0])
+        return in_a_line(error.evalue, error.ename)  # type: ignore[attr-defined]
+    return printable(str(error)) if isinstance(error, hangs.Stalled) else in_a_line(error)
 
 
 def note_leader(folder: Path, process: int) -> None:

@@ -26,8 +26,7 @@ from helpers.launch import environment_variables
 from helpers.runner import kernel_processes, shutdown
 
 LIMIT_SECONDS, COMPILING_SECONDS = 300.0, 1800.0
-"""The self-test takes about ten seconds. It takes longer if a framework is loaded from a cold disk,
-and has the second limit if the driver first has to compile a library's code."""
+"""It takes about ten; the second where the driver first has to compile a library's code."""
 
 
 @dataclass(frozen=True)
@@ -73,46 +72,34 @@ def test(kernel: str, on: Devices, gpus: Sequence[Gpu], *, log: Path) -> Outcome
     began, told = time.monotonic(), dict[str, Any]()
     with temporary_files.own("self-test-") as folder, log.open("wb") as output:
         found = Path(folder) / "found.json"
-        about = [kernel, on.kind, str(on.count), str(found)]
+        about = [kernel, on.kind, str(on.count), str(found), str(limit)]
         command = [python, "-m", "helpers.runner.self_test_worker", *about]
         try:
-            ended = _run(command, variables | {"TMPDIR": folder}, output, limit)
+            code = _run(command, variables | {"TMPDIR": folder}, output)
         except OSError as error:  # this Python is damaged or not executable
             return Outcome(kernel, on, 0.0, f"it cannot be started: {printable(refusal(error))}")
         if found.exists():
             told = json.loads(found.read_text(encoding="utf-8"))
-    reason = told.get("reason", ended)
+    seconds = time.monotonic() - began
+    ended = f"exit code {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
+    died = f"hung: not done after {limit:g} s" if seconds > limit else f"the process died: {ended}"
+    reason = told.get("reason", died)
     if reason is not None:
         reason += capabilities.cuda_cure(reason)
         reason = f"{f'a step on {on.short}' if 'versions' in told else 'start'}: {reason}"
-    return Outcome(kernel, on, time.monotonic() - began, reason, told.get("versions", {}))
+    return Outcome(kernel, on, seconds, reason, told.get("versions", {}))
 
 
-def _run(command: list[str], variables: dict[str, str], output: Any, limit: float) -> str:
-    """Run a process in a new session, and say how it ended."""
+def _run(command: list[str], variables: dict[str, str], output: Any) -> int:
+    """Run a process in a new session; returns its exit code."""
+    how = {"env": variables, "stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
     with shutdown.held():  # else a signal could come before the process is known
-        process = subprocess.Popen(
-            command,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+        process = subprocess.Popen(command, **how, start_new_session=True)
         try:
-            began = time.monotonic()
-            while time.monotonic() - began < limit:
+            while process.poll() is None:
                 shutdown.check()
-                try:
-                    code = process.wait(kernel_processes.LOOK_SECONDS)
-                except subprocess.TimeoutExpired:
-                    continue
-                if code >= 0:
-                    return f"the process died with exit code {code}"
-                return f"the process died of {signal.strsignal(-code) or f'signal {-code}'}"
-            process.send_signal(signal.SIGUSR1)  # prints where it hangs (faulthandler)
-            time.sleep(1)
-            return f"hung: not done after {limit:g} s"
+                time.sleep(kernel_processes.LOOK_SECONDS)
         finally:
             kernel_processes.end(process.pid)
             process.wait()
+    return process.returncode

@@ -1,34 +1,31 @@
 """The self-test's process, which runs inside the tested environment and may crash or hang.
 
-    python -m helpers.runner.self_test_worker pytorch gpu 2 found.json
+    python -m helpers.runner.self_test_worker pytorch gpu 2 found.json 300
 
 The process writes the versions to the file once it has the devices, and the step's outcome when it
-has taken it. The parent process therefore knows where it crashed. Full errors go to standard error.
+has taken it. The parent process therefore knows where it crashed. Full errors go to standard error,
+and so does the place where it hangs after the last argument's seconds, which end it.
 """
 
 import faulthandler
 import importlib
 import json
-import re
-import signal
 import sys
 import traceback
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from data_prep.errors import printable
+from helpers.errors import in_a_line
 from helpers.fairness import one_step
 from helpers.frameworks import precisions
 
-LONGEST = 300
-"""The maximum number of characters of a reason."""
 CUDA_PACKAGES = ("cuda-runtime", "cudnn", "cublas", "nccl")
 
 
-def main(module: str, kind: str, count: int, to: Path) -> int:
+def main(module: str, kind: str, count: int, to: Path, seconds: float) -> int:
     faulthandler.enable()  # a crash in native code leaves a traceback
-    faulthandler.register(signal.SIGUSR1)  # and so does a process that hangs
+    faulthandler.dump_traceback_later(seconds, exit=True)
     told: dict[str, Any] = {}
     try:
         precisions.allow_tf32(False)  # before the import, as the notebooks have it
@@ -42,21 +39,9 @@ def main(module: str, kind: str, count: int, to: Path) -> int:
         told["reason"] = one_step.problem(framework, devices)
     except Exception as error:
         traceback.print_exc()
-        told["reason"] = said(error)
+        told["reason"] = in_a_line(error)
     to.write_text(json.dumps(told), encoding="utf-8")
     return 0 if told["reason"] is None else 1
-
-
-def said(error: BaseException) -> str:
-    """An error in one line: if its text contains a traceback, the line below the traceback."""
-    lines = str(error).strip().splitlines() or [""]
-    text = f"{type(error).__name__}: {lines[0]}".rstrip(": ")
-    if lines[0].endswith(":"):  # "replica 1 failed:", "in user code:"
-        code = [number for number, line in enumerate(lines) if line.lstrip().startswith('File "')]
-        below = lines[code[-1] + 1 :] if code else lines[1:]
-        causes = [line.strip() for line in below if re.match(r"\s*[\w.]+: ", line)]
-        text += f": {next(iter(causes), lines[-1].strip())}"
-    return printable(text)[:LONGEST]
 
 
 def _cuda() -> dict[str, str]:
@@ -67,5 +52,5 @@ def _cuda() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    module, kind, count, to = sys.argv[1:]
-    sys.exit(main(module, kind, int(count), Path(to)))
+    module, kind, count, to, seconds = sys.argv[1:]
+    sys.exit(main(module, kind, int(count), Path(to), float(seconds)))

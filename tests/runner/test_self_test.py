@@ -6,21 +6,18 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import fake_nvml
 import numpy as np
 import pytest
 from fake_nvml import H100
 from probe_tools import HANGS, plant, probed
-from runner_tools import wait_for
 
 from helpers import paths
 from helpers.__main__ import main
-from helpers.commands import doctor
 from helpers.frameworks.devices import Devices
 from helpers.launch import processes
-from helpers.runner import self_test, self_test_worker
+from helpers.runner import self_test
 from helpers.runner.self_test import Outcome
 
 TWO = Devices("cpu", ("CPU device 0", "CPU device 1"))
@@ -78,7 +75,7 @@ FAULTS: dict[str, tuple[str, str]] = {
     ),
     "dies": (
         WRONG.replace("CODE", "os.kill(os.getpid(), signal.SIGSEGV)"),
-        "a step on 2 CPU devices: the process died of Segmentation fault",
+        "a step on 2 CPU devices: the process died: Segmentation fault",
     ),
     "no library": (
         "raise OSError('libcuda.so.1: cannot open shared object file')",
@@ -89,7 +86,7 @@ FAULTS: dict[str, tuple[str, str]] = {
         "start: RuntimeError: CUDA error 802: system not yet initialized; start the fabric manager"
         " .*",
     ),
-    "ends": ("sys.exit(3)", "start: the process died with exit code 3"),
+    "ends": ("sys.exit(3)", "start: the process died: exit code 3"),
 }
 
 
@@ -102,17 +99,10 @@ def test_a_fault_is_named_in_one_line(name: str, small: Path) -> None:
 
 
 def test_a_hang_ends_and_leaves_no_process(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told, wait = small / "planted" / "pids", subprocess.Popen.wait
-
-    def until_it_hangs(process: Any, limit: float | None = None) -> int:
-        if limit is not None:
-            wait_for(lambda: told.exists() and len(told.read_text().split()) == 3)
-        return wait(process, limit)
-
-    monkeypatch.setattr(subprocess.Popen, "wait", until_it_hangs)
-    monkeypatch.setattr(self_test, "LIMIT_SECONDS", 0.5)
+    told = small / "planted" / "pids"
+    monkeypatch.setattr(self_test, "LIMIT_SECONDS", 20)
     plant(small, "pytorch", HANGS)
-    assert outcome_in(small).reason == "a step on 2 CPU devices: hung: not done after 0.5 s"
+    assert outcome_in(small).reason == "a step on 2 CPU devices: hung: not done after 20 s"
     assert not any(processes.lives(int(pid)) for pid in told.read_text().split())
     assert "in gradients" in (small / "log").read_text(encoding="utf-8")
 
@@ -123,32 +113,6 @@ def test_a_python_that_cannot_be_started_is_the_kernels_fault(small: Path) -> No
     assert outcome_in(small).reason == f"it cannot be started: {python}: Exec format error"
     python.chmod(0o644)
     assert outcome_in(small).reason == f"it cannot be started: {python}: Permission denied"
-
-
-REPLICA = """replica 1 failed:
-Traceback (most recent call last):
-  File "replicas.py", line 185, in _replica
-    answer = (True, function(rank, *args))
-                    ^^^^^^^^^^^^^^^^^^^^^
-torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, unhandled cuda error
-ncclUnhandledCudaError: Call to CUDA function failed.
-Last error:
-Cuda failure 'out of memory\'"""
-
-
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
-        (
-            RuntimeError(REPLICA),
-            "RuntimeError: replica 1 failed: torch.distributed.DistBackendError: NCCL error in: "
-            "NCCLUtils.cpp:77, unhandled cuda error",
-        ),
-        (RuntimeError("\x1b[2Jgone"), "RuntimeError: \\x1b[2Jgone"),
-    ],
-)
-def test_an_error_is_one_line(error: Exception, line: str) -> None:
-    assert self_test_worker.said(error) == line
 
 
 # --- The command ------------------------------------------------------------------------------
@@ -220,9 +184,3 @@ def test_the_command_on_gpus_stand_in(small: Path) -> None:
     assert re.findall(r"^pytorch +(\d GPUs?) +\d", done.stdout, re.M) == ["2 GPUs", "1 GPU"]
     both = f"{fake_nvml.uuid(1)},{fake_nvml.uuid(0)}"
     assert probed(small) == [f"pytorch {both}", f"pytorch {fake_nvml.uuid(1)}"]
-
-
-def test_nones_folders_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/data/people/anna")
-    said = doctor._plain(f"OSError: {paths.ROOT}/.venvs/x.so, /data/people/anna/y, '/home/eve/z'")
-    assert said == "OSError: .venvs/x.so, ~/y, '~/z'"
