@@ -158,7 +158,7 @@ def _one(experiment: Experiment, run: PlannedRun, shown: Lines, stall_minutes: f
         _settle(experiment, run, "skipped", problem, said)
         return
     gpus = preflight.gpus_here(experiment.plan, run)
-    with other_gpu_processes.Watch([gpu.uuid for gpu in gpus], shown.warn) as watch:
+    with other_gpu_processes.watched([gpu.uuid for gpu in gpus], shown.warn) as others:
         execute = partial(_execute, experiment, run, shown, stall_minutes, devices.cuda_names(gpus))
         try:
             failure = execute(resumes)
@@ -172,7 +172,7 @@ def _one(experiment: Experiment, run: PlannedRun, shown: Lines, stall_minutes: f
                 reason = reason or "the runner was out of memory"
                 _settle(experiment, run, "interrupted", reason, said)
             raise
-    said |= watch.as_record()
+    said |= {"other_processes": others} if gpus else {}
     if failure is None:
         reason = "the notebook ended without finishing its record"
         _settle(experiment, run, "failed", reason, said)

@@ -3,16 +3,14 @@
 import json
 import os
 import sys
-from pathlib import Path
 
 import pytest
-import records
 
 pytest.importorskip("nbclient")
 
 from runner_tools import Suite, images_fixture, suite_fixture
 
-from helpers import paths, record
+from helpers import paths
 from helpers.frameworks import ROWS
 from helpers.launch import environment_variables
 from helpers.runner import kernel_processes
@@ -108,10 +106,3 @@ def test_the_record_says_what_libraries_read(monkeypatch: pytest.MonkeyPatch) ->
     for name, value in said.items():
         monkeypatch.setenv(name, value)
     assert environment_variables.to_record(os.environ) == said
-
-
-def test_a_run_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LD_PRELOAD", "")
-    monkeypatch.setenv("MKL_NUM_THREADS", "3")
-    records.started(tmp_path).fail(KeyboardInterrupt())
-    assert record.read(tmp_path)["run"]["environment"]["MKL_NUM_THREADS"] == "3"

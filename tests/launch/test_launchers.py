@@ -63,11 +63,6 @@ def test_it_takes_hosts_and_a_named_interface(python: Path) -> None:
         choose("mpiexec:node1", 2, environment={})
 
 
-def test_hydras_own_list_of_hosts_is_left_to_it(python: Path) -> None:
-    found = choose("auto", 2, environment={"HYDRA_HOST_FILE": "hosts"})
-    assert not found.virtual and found.command(python, 1)[1:] == ["-n", "2", "-ppn", "1"]
-
-
 def test_an_environment_without_mpiexec_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"mpiexec is missing: run 'make envs'"):
         Launcher(2, True).command(tmp_path / "python", 1)

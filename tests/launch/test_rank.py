@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import fake_nvml
-import pytest
 from fake_nvml import A100, uuid
 
 from helpers import paths
@@ -34,15 +33,10 @@ def seen(folder: Path, rank: int, devices: int, *, virtual: bool, shown: str | N
     return done.stdout.strip().split(",")
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_on_a_node_of_its_own_a_rank_names_what_slurm_gave_it_by_uuid(
-    rank: int, tmp_path: Path
-) -> None:
-    assert seen(tmp_path, rank, 2, virtual=False, shown="2,3") == [uuid(2), uuid(3)]
-    assert seen(tmp_path, rank, 2, virtual=False, shown=None) == [uuid(0), uuid(1)]
+def test_on_a_node_of_its_own_a_rank_names_what_slurm_gave_it_by_uuid(tmp_path: Path) -> None:
+    assert seen(tmp_path, 1, 2, virtual=False, shown="2,3") == [uuid(2), uuid(3)]
 
 
 def test_simulated_nodes_share_out_the_gpus_of_their_machine(tmp_path: Path) -> None:
     shown = ",".join(map(uuid, range(4)))
     assert seen(tmp_path, 1, 2, virtual=True, shown=shown) == [uuid(2), uuid(3)]
-    assert seen(tmp_path, 0, 2, virtual=True, shown=None) == [uuid(0), uuid(1)]

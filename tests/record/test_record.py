@@ -1,12 +1,9 @@
-import errno
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 import time
-from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ import records
 from records import make, started
 
 from data_prep import FINDINGS
-from helpers import paths, record
+from helpers import record
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
 from helpers.training import resampling
@@ -67,73 +64,6 @@ def test_what_a_framework_cannot_do_on_these_devices_is_in_the_record(
     run = started(tmp_path, Devices(kind, ("one",)), skipped=skipped)
     assert [row["what"] for row in run.content["skipped"]] == kept
     assert run.content["skipped"][0]["reason"] == "why"
-
-
-def test_a_clock_that_is_set_back_does_not_stop_a_run_from_finishing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Yesterday(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
-            return datetime.now(tz) - timedelta(days=1)
-
-    run = with_all_sections(tmp_path)
-    monkeypatch.setattr("helpers.record.writing.datetime", Yesterday)
-    run.finish()
-    found: Any = record.read(tmp_path)
-    assert found["run"]["finished"] < found["run"]["started"]
-    assert 0 <= found["run"]["seconds"] < 3600
-
-
-@pytest.mark.parametrize("mask", [0o077, 0o022, 0o002])
-def test_who_may_read_a_record_says_the_umask(tmp_path: Path, mask: int) -> None:
-    before = os.umask(mask)
-    try:
-        paths.write_atomically(tmp_path / "record.json", "{}")
-        (tmp_path / "other").write_text("")
-    finally:
-        os.umask(before)
-    mode = (tmp_path / "record.json").stat().st_mode & 0o777
-    assert mode == (tmp_path / "other").stat().st_mode & 0o777 == 0o666 & ~mask
-
-
-def test_a_record_is_on_the_disk_before_it_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = records.disk(monkeypatch)
-    paths.write_atomically(tmp_path / "record.json", "{}")
-    sync, rename, folder = done
-    new = sync.removeprefix("sync ")
-    assert (rename, folder) == (f"rename {new} record.json", f"sync {tmp_path.name}")
-
-
-def test_a_file_system_that_cannot_sync_folders_will_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fsync = os.fsync
-
-    def of_files_only(handle: int) -> None:
-        if stat.S_ISDIR(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "Invalid argument")
-        fsync(handle)
-
-    monkeypatch.setattr(os, "fsync", of_files_only)
-    paths.write_atomically(tmp_path / "record.json", "new")
-    assert (tmp_path / "record.json").read_text() == "new"
-
-
-def test_what_cannot_be_written_leaves_the_old_record_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    paths.write_atomically(tmp_path / "record.json", "old")
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match=r"No space.*record.json'$"):
-        paths.write_atomically(tmp_path / "record.json", "new")
-    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
-    assert (tmp_path / "record.json").read_text() == "old"
 
 
 def test_a_run_cannot_finish_with_a_section_missing(tmp_path: Path) -> None:

@@ -88,11 +88,6 @@ def test_a_whole_notebook_has_the_digest_of_its_file(shell: Any, notebook: Path)
     assert code_of(shell, notebook, *again) == file
 
 
-def test_without_ipython_the_file_alone_counts(notebook: Path) -> None:
-    run = records.started(notebook.parent, file=notebook)
-    assert run.content["run"]["code"] == run_identity.follow(notebook)()
-
-
 @pytest.mark.parametrize("place", range(len(CELLS)))
 def test_an_edited_cell_that_ran_gives_another_digest(
     shell: Any, notebook: Path, place: int

@@ -101,15 +101,6 @@ def test_simulated_nodes_need_a_gpu_for_each_device(
     assert capsys.readouterr().err.startswith(f"error: {said} process sees 2; ask for fewer")
 
 
-def test_virtual_devices_are_not_probed(suite: Suite) -> None:
-    suite.without_kernels()
-    plant(suite.folder, "pytorch")
-    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH, kernel="pytorch")
-    assert suite.compare("--name", "b") == 0
-    assert probed(suite.folder) == []
-    assert "self_test" not in record.read(suite.run("b", "PyTorch_MultiGPU"))
-
-
 def test_a_signal_during_a_probe_leaves_nothing_and_goes_on_stand_in(
     suite: Suite, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:

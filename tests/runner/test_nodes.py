@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import records
 from runner_tools import Suite, images_fixture, suite_fixture
 
 from helpers import paths, record
@@ -15,7 +14,6 @@ from helpers.errors import UserError
 from helpers.frameworks import cpu_cores, why_not
 from helpers.frameworks import devices as device_helpers
 from helpers.launch.failures import RankError
-from helpers.results import caveats, comparability, comparison, conclusions, machine_tables
 from helpers.runner import experiments, plans, ranks
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -111,43 +109,6 @@ def test_a_notebook_of_one_node_is_skipped_on_two(suite: Suite) -> None:
         "skipped",
         why_not("Keras_MultiGPU", "tensorflow", 2),
     )
-
-
-@pytest.mark.parametrize("virtual", [True, False])
-def test_simulated_nodes_are_not_ranked(virtual: bool, tmp_path: Path) -> None:
-    for name, speed in (("PyTorch", 50), ("TensorFlow", 90)):
-        world = records.world(2, virtual=virtual)
-        records.save(tmp_path, records.make(name, 4, speed=speed, gpu=True, cluster=world))
-    records.save(tmp_path, records.make("PyTorch", 4, speed=20))
-    compared = comparison.load(tmp_path)
-    ranked = {
-        entry.label: comparability.kind(entry.content) in comparability.RANKED
-        for entry in compared.entries
-    }
-    nodes = "on NVIDIA H100 2 x 2" + " simulated" * virtual
-    assert ranked == {
-        "PyTorch on the CPU": False,
-        f"PyTorch {nodes}": not virtual,
-        f"TensorFlow {nodes}": not virtual,
-    }
-    verdict = conclusions.fastest(compared).verdict
-    assert (verdict == conclusions.UNRANKED) == virtual
-    said = caveats.remarks(compared).frame["remark"]
-    network = "its 2 nodes were simulated on one machine, so no network was measured"
-    assert (network in set(said)) == virtual
-    cell = machine_tables.hardware(compared).frame.to_string()
-    assert f"2{' simulated' * virtual} by mpiexec 5.0.2 over" in cell
-
-
-def test_as_many_devices_on_other_nodes_are_no_repeats(tmp_path: Path) -> None:
-    records.save(tmp_path, records.make("PyTorch", 2, speed=50))
-    records.save(tmp_path, records.make("PyTorch", 2, speed=40, cluster=records.world(2)))
-    compared = comparison.load(tmp_path)
-    assert [entry.run for entry in compared.entries] == [
-        "PyTorch, 2 devices",
-        "PyTorch 2 x 1 simulated, 2 devices",
-    ]
-    assert len(comparison.latest_of_each(compared.finished)) == 2
 
 
 @pytest.mark.parametrize(

@@ -20,25 +20,6 @@ from helpers.runner import experiments, hangs, plans
 __all__ = ["images_fixture", "suite_fixture"]
 
 ONE = "PyTorch_MultiGPU"
-DRAWS = """
-import IPython.paths, matplotlib
-folders = f"{IPython.paths.get_ipython_dir()} {matplotlib.get_configdir()}"
-(Path(run) / "folders").write_text(folders)
-"""
-
-
-def test_a_checkout_whose_name_has_braces(
-    suite: Suite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    suite.notebook(ONE, BEGIN, FINISH)
-    odd = tmp_path / "a {b} #c%20"
-    odd.mkdir()
-    (tmp_path / "notebooks").rename(odd / "notebooks")
-    (tmp_path / "made.json").rename(odd / "made.json")
-    monkeypatch.setattr(paths, "NOTEBOOKS", odd / "notebooks")
-    monkeypatch.setattr(paths, "RUNS", odd / "runs")
-    assert suite.compare("--name", "b") == 0
-    assert (odd / "runs" / "b" / f"{ONE}-1x" / "notebook.ipynb").exists()
 
 
 @pytest.mark.parametrize("name", ["全角\u3000空白", "two\nlines"])

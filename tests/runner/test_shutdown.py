@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite
 from helpers import paths, record
 from helpers.__main__ import main
 from helpers.launch import processes
-from helpers.runner import experiments, hangs, plans, progress_board, shutdown
+from helpers.runner import experiments, hangs, plans, progress_board
 from helpers.training import heartbeat
 from helpers.training.step_clock import StepClock
 
@@ -121,27 +120,6 @@ def test_nohup_outlives_the_terminal(suite: Suite) -> None:
     assert suite.states("night") == {"PyTorch_MultiGPU": "finished"}
 
 
-@pytest.fixture
-def handlers() -> Iterator[list[object]]:
-    """Those of the signals that ask to stop, put back when the test is over."""
-    before = [signal.getsignal(number) for number in SIGNALS]
-    yield list(before)
-    for number, handler in zip(SIGNALS, before, strict=True):
-        signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("handlers")
-def test_a_signal_waits_for_the_end_of_what_must_not_be_cut() -> None:
-    done = False
-    with shutdown.in_order(), pytest.raises(KeyboardInterrupt, match="stopped by SIGTERM"):
-        with shutdown.held():
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.1)
-            done = True
-        raise AssertionError("not reached")
-    assert done
-
-
 MONITOR = "import gpumon; monitor = gpumon.Monitor(Path(run) / 'trace'); monitor.start()"
 
 
@@ -194,16 +172,6 @@ def test_where_a_run_is_in_an_epoch_is_no_sign_of_life_and_in_no_log(
             time.sleep(0.02)
     assert ("Epoch 1 of 2: loss 1", False) in heard and any(moving for _, moving in heard)
     assert capsys.readouterr().out.count("Epoch") == 1
-
-
-def test_a_run_may_wait_for_ever_where_that_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hangs, "EVERY_SECONDS", 0.0)
-    watch = hangs.Watch(tmp_path, 0)
-    for _ in range(20):
-        time.sleep(0.01)
-        watch.look()
 
 
 def test_a_closed_pipe_is_one_line_and_the_true_reason(suite: Suite) -> None:

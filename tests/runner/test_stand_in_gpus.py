@@ -38,7 +38,6 @@ MACHINES = {
 }
 MISMATCH = "init 18\n" + fake_nvml.machine(H100)
 WHY = "the NVIDIA driver does not start: Driver/library version mismatch (NVML error 18); reboot, "
-SHOWN = [machine for machine in MACHINES if machine != "none"]
 
 RUNS, OTHER, DRIVER, NO_CODE = "runs", "'make envs' installs the", "or newer", "has no code for"
 FOR_CPUS = "has no code for GPUs"
@@ -161,73 +160,6 @@ def test_stand_in_every_form_runs_or_says_why_not(form: str, machine: str) -> No
     else:
         assert why and why.startswith(f"kernel '{form.split()[0]}': ") and expected in why
         assert why.isprintable()
-
-
-# --- make envs, rosetta run --dry-run and the documentation agree ---------------------------------
-
-
-@functools.cache
-def make_envs(machine: str) -> str:
-    """What ``make envs ARGS=--show`` prints."""
-    show = ("make", "--no-print-directory", "-C", paths.ROOT, "envs", "ARGS=--show")
-    done = run(machine, *show)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def prospects(machine: str) -> dict[str, list[str]]:
-    """Form and outcome on each kind of GPU, by kernel."""
-    rows: dict[str, list[str]] = {}
-    for line in make_envs(machine).splitlines()[1:]:
-        kernel, form, outcome = line.split(maxsplit=2)
-        rows.setdefault(kernel, [form]).append(outcome)
-    return rows
-
-
-def test_stand_in_compare_plans_what_make_envs_says(suite: Suite) -> None:
-    """On all GPUs at once: with the forms that `make envs` installs, and its very reasons."""
-    lay_kernels(suite.folder / "jupyter")
-    for kernel in KERNELS:
-        suite.notebook(f"{kernel}_MultiGPU", kernel=kernel)
-    tasks: list[Task] = []
-    for machine in SHOWN:
-        venvs = suite.folder / machine
-        venvs.mkdir()
-        for kernel, (form, *_) in prospects(machine).items():
-            (venvs / f"{kernel}.json").write_text(json.dumps({"ok": True, "form": form}))
-        given = ("--dry-run", "--devices", "auto")
-        command = suite.command(*given, first=f"paths.VENVS = Path({str(venvs)!r})")
-        tasks.append((machine, command[2:], {}))
-    for machine, (said, code) in zip(SHOWN, answers(COMMAND, tasks), strict=True):
-        assert code == 0, said
-        for kernel, (_, *outcomes) in prospects(machine).items():
-            (line,) = [line for line in said.splitlines() if f" {kernel}_MultiGPU on " in line]
-            skipped = next((o for o in outcomes if o.startswith("skipped: ")), None)
-            if skipped is None:
-                assert f", environment {kernel}" in line
-                continue
-            reason = skipped.removeprefix("skipped: ")
-            if machine == "MIG":  # make envs speaks of the GPU, a run of its instance
-                reason = reason.replace("H100 in MIG mode (9.0)", "H100 MIG 1g.10gb (9.0)")
-            assert line.endswith(f"will be skipped: kernel '{kernel}': {reason}")
-
-
-def test_stand_in_a_notebook_run_by_hand_says_why_it_cannot(tmp_path: Path) -> None:
-    (tmp_path / "mxnet.json").write_text(json.dumps({"ok": True, "form": "cpu"}))
-    ask = (
-        "import sys; from pathlib import Path\n"
-        "from helpers.frameworks import devices\n"
-        "from helpers import paths\n"
-        "paths.VENVS = Path(sys.argv[1]); sys.prefix = str(paths.VENVS / 'mxnet')\n"
-        "print(devices.resolve())"
-    )
-    command = [sys.executable, "-c", ask, str(tmp_path)]
-    done = run("H100", *command)
-    assert (
-        "UnsupportedError: kernel 'mxnet': has no code for NVIDIA H100 (9.0)"
-        in done.stderr.splitlines()[-1]
-    )
-    assert run("H100", *command, CUDA_VISIBLE_DEVICES="").stdout.startswith("2 CPU devices")
 
 
 # --- The GPUs of a run --------------------------------------------------------------------------

@@ -256,10 +256,12 @@ def test_neighbours_that_are_there_at_the_end(monkeypatch: pytest.MonkeyPatch) -
     now: list[tuple[str, int, float | None]] = [("GPU-a", gone, None)]
     monkeypatch.setattr(gpu_processes, "compute_processes", lambda uuids: list(now))
     warned: list[str] = []
-    with other_gpu_processes.Watch(["GPU-a"], warned.append) as watch:
+    with other_gpu_processes.watched(["GPU-a"], warned.append) as found:
         now += [("GPU-a", me, 7.0), ("GPU-a", gone + 1, 9.0)]
-    found = watch.as_record()["other_processes"]["processes"]
-    assert [(row["process"], row["seen"]) for row in found] == [(gone, "before"), (me, "during")]
+    assert [(row["process"], row["seen"]) for row in found["processes"]] == [
+        (gone, "before"),
+        (me, "during"),
+    ]
     assert len(warned) == 2
 
 
@@ -271,10 +273,6 @@ def test_a_driver_that_does_not_tell_is_no_failure(
 
     monkeypatch.setattr(gpu_processes, "compute_processes", unsupported)
     warned: list[str] = []
-    with other_gpu_processes.Watch(["GPU-a"], warned.append) as watch:
+    with other_gpu_processes.watched(["GPU-a"], warned.append) as said:
         pass
-    said = watch.as_record()["other_processes"]
     assert said["processes"] == [] and "does not list" in said["reason"] and len(warned) == 1
-    with other_gpu_processes.Watch([], warned.append) as watch:
-        pass
-    assert watch.as_record() == {}
