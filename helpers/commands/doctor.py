@@ -5,7 +5,7 @@ import platform
 from pathlib import Path
 
 from helpers import paths
-from helpers.commands.parser import Commands, command, listed
+from helpers.commands.parser import Commands, command, options
 from helpers.errors import UserError, unknown
 from helpers.frameworks import ROWS, cpu_cores, devices
 from helpers.frameworks.devices import Devices
@@ -90,19 +90,10 @@ def add(commands: Commands) -> None:
         help="check frameworks on devices, and print a table for a bug report (default: all)",
         epilog=EPILOG,
     )
-    parser.add_argument(
-        "--environments",
-        type=listed,
-        metavar="NAME,...",
-        help="check these environments (default: all)",
-    )
-    parser.add_argument(
-        "--devices",
-        "--nproc-per-node",
-        type=listed,
-        default=["auto"],
-        metavar="N,...",
-        help="check N devices, with one check for each number (default: all GPUs, or two CPU "
-        "devices)",
-    )
-    parser.set_defaults(run=run)
+    table = {
+        "--environments NAME,...": "check these environments (default: all)",
+        "--devices N,...": "check N devices, with one check for each number (default: all GPUs, or "
+        "two CPU devices)",
+    }
+    options(parser, table)
+    parser.set_defaults(run=run, devices=["auto"])

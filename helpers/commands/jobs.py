@@ -2,7 +2,7 @@
 
 import argparse
 
-from helpers.commands.parser import Commands, command
+from helpers.commands.parser import Commands, command, options
 from helpers.terminal import say
 
 
@@ -21,9 +21,7 @@ The recipe's [slurm] table sets the job's options, and its [sweep] table lists t
 """,
     )
     parser.add_argument("file", metavar="FILE.toml", help="the file of a recipe (docs/recipes.md)")
-    parser.add_argument(
-        "--submit", action="store_true", help="submit the job with sbatch, and print its number"
-    )
+    options(parser, {"--submit": "submit the job with sbatch, and print its number"})
     parser.set_defaults(run=_slurm)
 
 

@@ -1,7 +1,7 @@
 """Parse the command line of all subcommands, with error messages of one line."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Any, TypeAlias
@@ -42,6 +42,20 @@ def command(commands: Commands, name: str, **how: Any) -> Parser:
     text = how["help"]
     how.setdefault("description", f"{text[0].upper()}{text[1:]}.")
     return commands.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter, **how)
+
+
+def options(group: Any, table: Mapping[str, str], **kinds: Callable[[str], Any]) -> None:
+    """Add options: ``--devices N,...``, which is a list, or ``--json`` without a value; and help.
+
+    ``kinds`` are the types of other values, by the word that stands for them.
+    """
+    for option, text in table.items():
+        name, _, value = option.partition(" ")
+        how: dict[str, Any] = {"action": "store_true"}
+        if value:
+            kind = listed if value in ("N,...", "NAME,...") else kinds.get(value, str)
+            how = {"metavar": value, "type": kind}
+        group.add_argument(name, help=text, **how)
 
 
 def listed(text: str) -> list[str]:

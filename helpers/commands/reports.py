@@ -4,17 +4,37 @@ import argparse
 import webbrowser
 from pathlib import Path
 
-from helpers.commands.parser import Commands, Parser, command
+from helpers.commands.parser import Commands, Parser, command, options
 from helpers.errors import UserError
 from helpers.record import FILE
-from helpers.runner import experiments
+from helpers.runner.experiments import LATEST
 from helpers.terminal import say
 
 NAME = "an experiment under runs/, or its folder"
 
 
 def add(commands: Commands) -> None:
-    _add_report(commands)
+    report = command(
+        commands,
+        "report",
+        help="write one report on one or several experiments (default: the last)",
+        epilog="""\
+examples:
+  rosetta report                            write the last experiment's report again
+  rosetta report before after --out both    combine two experiments in one report
+  rosetta report --results docs/results     list the records of all machines below a folder
+""",
+    )
+    several = f"{NAME}; several names give one report (default: the last experiment)"
+    report.add_argument("names", nargs="*", metavar="NAME", default=[LATEST], help=several)
+    table = {
+        "--out FOLDER": "write the report to FOLDER (default: the first experiment's folder)",
+        "--json": "print all figures as JSON instead of writing a report",
+        "--results": "write the results page instead: a row for each machine and framework, from "
+        "every record in these folders and below them (default: one report)",
+    }
+    options(report, table, FOLDER=Path)
+    report.set_defaults(run=_report)
     diff = command(
         commands,
         "diff",
@@ -29,66 +49,7 @@ experiments cannot be compared.
     )
     diff.add_argument("old", metavar="OLD", help=NAME)
     _add_last(diff, "new").set_defaults(run=_diff)
-    _add_export(commands)
-    _add_last(
-        command(
-            commands, "open", help="open an experiment's report in a browser (default: the last)"
-        ),
-        "name",
-    ).set_defaults(run=_open)
-
-
-def _add_last(parser: Parser, name: str) -> Parser:
-    """Take the name of an experiment, by default the last."""
-    parser.add_argument(
-        name,
-        nargs="?",
-        default=experiments.LATEST,
-        metavar=name.upper(),
-        help=f"{NAME} (default: the last experiment)",
-    )
-    return parser
-
-
-def _add_report(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "report",
-        help="write one report on one or several experiments (default: the last)",
-        epilog="""\
-examples:
-  rosetta report                            write the last experiment's report again
-  rosetta report before after --out both    combine two experiments in one report
-  rosetta report --results docs/results     list the records of all machines below a folder
-""",
-    )
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        default=[experiments.LATEST],
-        help=f"{NAME}; several names give one report (default: the last experiment)",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help="write the report to FOLDER (default: the first experiment's folder)",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print all figures as JSON instead of writing a report"
-    )
-    parser.add_argument(
-        "--results",
-        action="store_true",
-        help="write the results page instead: a row for each machine and framework, from every "
-        "record in these folders and below them (default: one report)",
-    )
-    parser.set_defaults(run=_report)
-
-
-def _add_export(commands: Commands) -> None:
-    parser = command(
+    to = command(
         commands,
         "export",
         help="write an experiment's runs for another program (default: the last)",
@@ -101,20 +62,24 @@ examples:
 Nothing is sent over a network. Each target needs its own package in the environment lab.
 """,
     )
-    _add_last(parser, "name")
-    parser.add_argument(
+    _add_last(to, "name").set_defaults(run=_export)
+    to.add_argument(
         "--to",
         required=True,
         choices=["wandb", "mlflow", "tensorboard", "mllog"],
         help="write for Weights & Biases, MLflow or TensorBoard, or MLPerf's log lines (required)",
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help="write to FOLDER (default: export-TARGET in the experiment's folder)",
-    )
-    parser.set_defaults(run=_export)
+    out = "write to FOLDER (default: export-TARGET in the experiment's folder)"
+    options(to, {"--out FOLDER": out}, FOLDER=Path)
+    opens = "open an experiment's report in a browser (default: the last)"
+    _add_last(command(commands, "open", help=opens), "name").set_defaults(run=_open)
+
+
+def _add_last(parser: Parser, name: str) -> Parser:
+    """Take the name of an experiment, by default the last."""
+    text = f"{NAME} (default: the last experiment)"
+    parser.add_argument(name, nargs="?", default=LATEST, metavar=name.upper(), help=text)
+    return parser
 
 
 def _export(given: argparse.Namespace) -> int:

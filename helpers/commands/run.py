@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from dataclasses import fields
 from operator import attrgetter
 
-from helpers.commands.parser import Commands, command, listed, minutes
+from helpers.commands.parser import Commands, command, minutes, options
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
 from helpers.recipe import file_of
@@ -76,9 +76,12 @@ OPTIONS = {
     "experiment": {
         "--repeats N": "repeat every run N times; tables then show median and range (default: 1)",
         "--name NAME": "write the experiment to runs/NAME (default: the date and time)",
+        "--hang-timeout MINUTES": "end a run that has taken no step and printed nothing for "
+        f"MINUTES; 0 never ends a run (default: {hangs.MINUTES:g})",
+        "--dry-run": "list the runs, and start none",
     },
 }
-"""By group, each option that has a value, and its help."""
+"""By group, each option and its help."""
 
 
 def add(commands: Commands) -> None:
@@ -88,12 +91,8 @@ def add(commands: Commands) -> None:
         help="train in every framework and compare (default: all GPUs)",
         epilog=EPILOG,
     )
-    for title, options in OPTIONS.items():
-        group = parser.add_argument_group(title)
-        for option, text in options.items():
-            name, metavar = option.split()
-            kind = listed if metavar.endswith(",...") and name != "--launcher" else str
-            group.add_argument(name, type=kind, metavar=metavar, help=text)
+    for title, table in OPTIONS.items():
+        options(group := parser.add_argument_group(title), table, MINUTES=minutes)
     group.add_argument(
         "--resume",
         nargs="?",
@@ -102,16 +101,7 @@ def add(commands: Commands) -> None:
         help="continue an experiment: keep its finished runs and resume the others (default: the "
         "last experiment)",
     )
-    group.add_argument(
-        "--hang-timeout",
-        type=minutes,
-        default=hangs.MINUTES,
-        metavar="MINUTES",
-        help="end a run that has taken no step and printed nothing for MINUTES; 0 never ends a run "
-        f"(default: {hangs.MINUTES:g})",
-    )
-    group.add_argument("--dry-run", action="store_true", help="list the runs, and start none")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, hang_timeout=hangs.MINUTES)
 
 
 def run(given: argparse.Namespace) -> int:

@@ -13,71 +13,20 @@ from helpers.runner.experiments import Experiment
 from helpers.runner.plans import PlannedRun
 
 
-class Lines:
-    """Plain lines: a title for each run, its sections as they are reached, its outcome."""
+class Board:
+    """A title for each run, its sections as they are reached, its outcome.
+
+    On a terminal a bar for the experiment and one for the run are below the lines that stay.
+    """
 
     def __init__(self, experiment: Experiment) -> None:
+        from rich import progress  # in the lab's environment alone
+        from rich.console import Console
+
         self._experiment = experiment
         self._began, self._last = time.monotonic(), ""
-
-    def __enter__(self) -> "Lines":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        """A line that stays."""
-        terminal.say(text)
-
-    def warn(self, text: str) -> None:
-        """Something the user should know at once; it stays on the screen."""
-        terminal.say(f"      warning: {text}", error=True)
-
-    def keep(self, run: PlannedRun) -> None:
-        """A run finished before."""
-        self.note(f"{self._title(run)}: finished before, kept")
-
-    def begin(self, run: PlannedRun) -> None:
-        """A run's turn has come."""
-        self._began, self._last = time.monotonic(), ""
-        self.note(self._title(run))
-
-    def show(self, text: str) -> None:
-        """Where the run is."""
-        if text != self._last:
-            self._last = text
-            self.note(f"      {terminal.clock(time.monotonic() - self._began)}  {text}")
-
-    def reached(self, section: str, cell: int, cells: int) -> None:
-        """The run has come to a cell."""
-        self.show(section or "introduction")
-
-    def tell(self, line: str, moving: bool) -> None:
-        """What the run says of itself: an epoch's figures, or a line that is soon replaced.
-
-        The latter is for a terminal alone.
-        """
-        if not moving:
-            self.show(line)
-
-    def end(self, run: PlannedRun) -> None:
-        """The run is settled."""
-        seconds = time.monotonic() - self._began
-        self.note(f"      {messages.outcome(self._experiment, run, seconds)}")
-
-    def _title(self, run: PlannedRun) -> str:
-        runs = self._experiment.runs
-        return f"[{runs.index(run) + 1}/{len(runs)}] {run.title}"
-
-
-class Bars(Lines):
-    """A bar for the experiment and one for the run, below the lines that stay."""
-
-    def __init__(self, experiment: Experiment, console: Any) -> None:
-        from rich import progress
-
-        super().__init__(experiment)
+        console = Console(soft_wrap=True)
+        self._live = sys.stdout.isatty() and console.is_terminal and not console.is_dumb_terminal
         self._bars = progress.Progress(
             progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(30),
@@ -86,11 +35,12 @@ class Bars(Lines):
             console=console,
             refresh_per_second=1,  # more would be felt by what is measured
             transient=True,
+            disable=not self._live,
         )
         self._all = self._bars.add_task("All runs", total=len(experiment.runs))
         self._one: Any = None
 
-    def __enter__(self) -> "Bars":
+    def __enter__(self) -> "Board":
         with naming(STDOUT):
             self._bars.start()
         return self
@@ -100,46 +50,60 @@ class Bars(Lines):
             self._bars.stop()
 
     def note(self, text: str) -> None:
+        """A line that stays."""
+        if not self._live:
+            return terminal.say(text)
         with naming(STDOUT):
             self._bars.console.print(printable(text), markup=False, highlight=False)
 
     def warn(self, text: str) -> None:
-        self.note(f"      warning: {text}")
+        """Something the user should know at once; it stays on the screen."""
+        text = f"      warning: {text}"
+        self.note(text) if self._live else terminal.say(text, error=True)
 
     def keep(self, run: PlannedRun) -> None:
-        super().keep(run)
+        """A run finished before."""
+        self.note(f"{self._title(run)}: finished before, kept")
         self._bars.advance(self._all)
 
     def begin(self, run: PlannedRun) -> None:
-        super().begin(run)
+        """A run's turn has come."""
+        self._began, self._last = time.monotonic(), ""
+        self.note(self._title(run))
         self._one = self._bars.add_task("", total=None)
 
     def show(self, text: str) -> None:
-        self._bars.update(self._one, description=printable(text))
+        """Where the run is."""
+        if self._one is not None:
+            self._bars.update(self._one, description=printable(text))
+        if not self._live and text != self._last:
+            self._last = text
+            self.note(f"      {terminal.clock(time.monotonic() - self._began)}  {text}")
 
     def reached(self, section: str, cell: int, cells: int) -> None:
-        super().reached(section, cell, cells)
-        self._bars.update(self._one, total=cells, completed=cell - 1)
+        """The run has come to a cell."""
+        self.show(section or "introduction")
+        if self._one is not None:
+            self._bars.update(self._one, total=cells, completed=cell - 1)
 
     def tell(self, line: str, moving: bool) -> None:
-        if moving:
-            self.show(line)
-        else:
+        """What the run says of itself: an epoch's figures, or a line that is soon replaced.
+
+        The latter is for a terminal alone.
+        """
+        if self._live and not moving:
             self.note(f"      {line}")
+        elif self._live or not moving:
+            self.show(line)
 
     def end(self, run: PlannedRun) -> None:
-        self._bars.remove_task(self._one)
+        """The run is settled."""
+        if self._one is not None:
+            self._bars.remove_task(self._one)
         self._bars.advance(self._all)
-        super().end(run)
+        seconds = time.monotonic() - self._began
+        self.note(f"      {messages.outcome(self._experiment, run, seconds)}")
 
-
-def watching(experiment: Experiment) -> Lines:
-    """Bars where they can be shown, else lines."""
-    try:
-        from rich.console import Console
-    except ImportError:
-        return Lines(experiment)
-    console = Console()
-    if not sys.stdout.isatty() or not console.is_terminal or console.is_dumb_terminal:
-        return Lines(experiment)
-    return Bars(experiment, console)
+    def _title(self, run: PlannedRun) -> str:
+        runs = self._experiment.runs
+        return f"[{runs.index(run) + 1}/{len(runs)}] {run.title}"

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -100,10 +100,9 @@ def execute(
     stall_minutes: float = 0.0,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run the notebook ``source`` in all ranks; rank 0's becomes ``target``.
+    """Run the notebook ``source`` in all ranks, as ``kernel_processes.execute`` does in a kernel.
 
-    The notebooks of the other ranks are kept in ``rank-1`` and so on, next to ``target``. The
-    arguments are as of ``kernel_processes.execute``, the errors as of :func:`run`.
+    Rank 0's becomes ``target``; the others' are in ``rank-1`` and so on, next to it.
     """
     import nbformat
 
@@ -141,10 +140,7 @@ def run(
 
     Args:
         notebook: the text of its file, with its parameters.
-        target: where rank 0's becomes another file, with what it shows.
-        environment: variables in addition to those that reach a kernel.
         reached: called with the number of each cell that rank 0 comes to.
-        stall_minutes: without any progress, after which they are ended; 0: never.
 
     Raises:
         RankError: one failed or died; the message is the earliest cause.
@@ -152,15 +148,8 @@ def run(
         OSError: a file of the run cannot be written.
     """
     command = order.launcher.command(python, order.ranks_a_node)
-    about = {
-        "nodes": order.launcher.nodes,
-        "virtual": order.launcher.virtual,
-        "interface": order.launcher.interface,
-        "devices": order.devices,
-        "kind": order.kind,
-        "framework": order.framework,
-    }
-    command += [str(python), "-m", "helpers.launch", str(target), json.dumps(about)]
+    about = json.dumps(asdict(order.launcher) | asdict(order))
+    command += [str(python), "-m", "helpers.launch", str(target), about]
     if shutil.which("setpriv"):  # the launcher, and so its ranks, end with this process
         command = ["setpriv", "--pdeathsig", "TERM", *command]
     target.parent.mkdir(parents=True, exist_ok=True)

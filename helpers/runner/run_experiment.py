@@ -32,13 +32,12 @@ from helpers.runner import (
     messages,
     other_gpu_processes,
     preflight,
-    progress_board,
     ranks,
     shutdown,
 )
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import Plan, PlannedRun
-from helpers.runner.progress_board import Lines
+from helpers.runner.progress_board import Board
 from helpers.terminal import say
 from helpers.training import checkpoint, heartbeat
 
@@ -108,7 +107,7 @@ def _begun(experiment: Experiment, stall_minutes: float) -> int:
 
 def _work(experiment: Experiment, stall_minutes: float) -> int:
     """The runs, then what compares them; returns the exit code."""
-    with progress_board.watching(experiment) as shown:
+    with Board(experiment) as shown:
         preflight.test_environments(experiment, shown.warn)
         for planned in experiment.runs:
             if experiment.is_finished(planned):
@@ -136,7 +135,7 @@ def _gained(experiment: Experiment) -> tuple[int, int]:
     return sum(map(experiment.is_finished, experiment.runs)), sum(epochs)
 
 
-def _turn(experiment: Experiment, run: PlannedRun, shown: Lines, stall_minutes: float) -> None:
+def _turn(experiment: Experiment, run: PlannedRun, shown: Board, stall_minutes: float) -> None:
     """Run one notebook, and show its title and its outcome even if it is stopped in between."""
     shown.begin(run)
     try:
@@ -147,7 +146,7 @@ def _turn(experiment: Experiment, run: PlannedRun, shown: Lines, stall_minutes: 
             shown.end(run)
 
 
-def _one(experiment: Experiment, run: PlannedRun, shown: Lines, stall_minutes: float) -> None:
+def _one(experiment: Experiment, run: PlannedRun, shown: Board, stall_minutes: float) -> None:
     """One run: a fresh folder, its own processes and devices, a record whatever happens."""
     folder = experiment.folder_of(run)
     kernel_processes.end_left(folder)
@@ -185,7 +184,7 @@ def _one(experiment: Experiment, run: PlannedRun, shown: Lines, stall_minutes: f
 def _execute(
     experiment: Experiment,
     run: PlannedRun,
-    shown: Lines,
+    shown: Board,
     stall_minutes: float,
     gpus: str,
     resumes: bool,
@@ -274,7 +273,7 @@ def _settle(
     experiment.write_record(run, content | dict(said))
 
 
-def _compare(experiment: Experiment, shown: Lines, stall_minutes: float) -> str | None:
+def _compare(experiment: Experiment, shown: Board, stall_minutes: float) -> str | None:
     """Execute Compare.ipynb into the experiment's folder; why it failed, or None."""
     source = paths.NOTEBOOKS / "Compare.ipynb"
     shown.note(f"Comparing ({source.name})")

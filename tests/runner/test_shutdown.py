@@ -157,7 +157,7 @@ def test_where_a_run_is_in_an_epoch_is_no_sign_of_life_and_in_no_log(
     monkeypatch.setattr(hangs, "EVERY_SECONDS", 0.05)
     monkeypatch.setenv(heartbeat.VARIABLE, str(tmp_path / heartbeat.FILE))
     heard: list[tuple[str, bool]] = []
-    lines = progress_board.Lines(experiments.Experiment(tmp_path, plans.make_plan(devices=[1])))
+    lines = progress_board.Board(experiments.Experiment(tmp_path, plans.make_plan(devices=[1])))
 
     def hear(line: str, moving: bool) -> None:
         heard.append((line, moving))

@@ -205,7 +205,6 @@ def test_a_run_beside_other_programs_says_so(tmp_path: Path) -> None:
 
 
 def test_a_terminal_gets_bars(suite: Suite) -> None:
-    pytest.importorskip("rich")
     suite.notebook("Keras_MultiGPU", "raise ValueError('[red]\\x1b[2J')", framework="Keras")
     suite.notebook("PyTorch_MultiGPU", BEGIN, OWN, "import time; time.sleep(2.5)", FINISH)
     ours, theirs = pty.openpty()
