@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import re
-from pathlib import Path
 
 from helpers import paths, terminal
 from helpers.commands.parser import Commands, command
@@ -20,8 +18,11 @@ def add(commands: Commands) -> None:
 def _notebooks(given: argparse.Namespace) -> int:
     trains = selection.framework_notebooks()
     rows = []
-    for path in _files():
-        rows.append([path.stem, trains.get(path.stem, ("-", ""))[0], *_about(path)])
+    for path in sorted(paths.NOTEBOOKS.glob("[!.]*.ipynb")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        title = "".join(content["cells"][0]["source"]).partition("\n")[0].lstrip("# ")
+        environment = content["metadata"]["kernelspec"]["name"]
+        rows.append([path.stem, trains.get(path.stem, ("-", ""))[0], environment, title])
     say(terminal.table(["Notebook", "Framework", "Environment", "What it shows"], rows))
     return 0
 
@@ -38,19 +39,3 @@ def _recipes(given: argparse.Namespace) -> int:
         rows.append([name, recipe.network, size, recipe.task, *numbers, optimizer])
     say(terminal.table(header, rows))
     return 0
-
-
-def _files() -> list[Path]:
-    return sorted(paths.NOTEBOOKS.glob("[!.]*.ipynb"))
-
-
-def _about(path: Path) -> tuple[str, str]:
-    """The notebook's environment, and its first heading."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        environment = str(content["metadata"]["kernelspec"]["name"])
-        text = "".join(content["cells"][0]["source"])
-    except (ValueError, LookupError, TypeError):
-        return "-", "-"
-    found = re.search(r"^# +(.+)$", text, re.MULTILINE)
-    return environment, found[1] if found else "-"

@@ -59,11 +59,6 @@ class Metric:
         """What a value is multiplied by where it is drawn."""
         return 100.0 if self.percent else 1.0
 
-    @property
-    def least(self) -> float:
-        """The least value that is worth asking for."""
-        return 0.0 if self.percent else 0.5
-
     def text(self, value: float | None) -> str:
         """``0.757``, ``75.7 %``; ``n/a`` without a value."""
         if value is None or math.isnan(value):
@@ -79,10 +74,6 @@ class Metric:
         if self.percent:
             return f"{100 * value:g} %"
         return f"{value:.2f}" if math.isclose(value, round(value, 2)) else f"{value:g}"
-
-    def plain(self, value: float) -> str:
-        """With as few digits as it takes: ``0.5``, ``10 %``."""
-        return f"{100 * value:.3g} %" if self.percent else f"{value:.3g}"
 
     def of(self, test: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
         """The metric and the ends of its interval in a record's section ``test``."""

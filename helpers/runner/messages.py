@@ -83,13 +83,9 @@ def outcome(experiment: Experiment, run: PlannedRun, seconds: float) -> str:
 
 def where_to_look(experiment: Experiment, problems: list[str]) -> int:
     """Print where the results are and what went wrong; return the exit code."""
-    for name, hint in (
-        (REPORT, "in any browser; one self-contained file to share"),
-        ("Compare.ipynb", "'make lab' opens JupyterLab"),
-    ):
-        if (experiment.folder / name).exists():
-            say(f"Look at  {experiment.folder / name}  ({hint})")
-    say(f"Each run's notebook, record and trace: {experiment.folder}")
+    if (page := experiment.folder / REPORT).exists():
+        say(f"Look at {page} in any browser: one self-contained file to share")
+    say(f"Compare.ipynb and each run's notebook, record and trace: {experiment.folder}")
     for problem in problems:
         say(f"error: {problem}", error=True)
     states = [(run, *_state(experiment.record_of(run))) for run in experiment.runs]

@@ -38,7 +38,6 @@ POLITE_SECONDS = 5.0
 LOOK_SECONDS = 0.05
 LAST_LINES = 1000
 """The last printed lines, in which the launcher names the process that died."""
-_PORT_TAKEN = re.compile("EADDRINUSE|address already in use|failed to (bind|add port)", re.I)
 _MODULE = re.compile(r"^from helpers\.frameworks import (\w+) as framework$", re.M)
 
 
@@ -225,11 +224,6 @@ def _wait(
             if time.monotonic() - ended > CLOSING_SECONDS:
                 return
         time.sleep(LOOK_SECONDS)
-
-
-def lost_their_port(failure: Exception) -> bool:
-    """Whether ranks failed because a port was taken after it was found free, before its use."""
-    return isinstance(failure, RankError) and bool(_PORT_TAKEN.search(str(failure)))
 
 
 def _for(launcher: Launcher, environment: Mapping[str, str]) -> dict[str, str]:

@@ -95,7 +95,6 @@ def _begun(experiment: Experiment, stall_minutes: float) -> int:
             "continues it"
         ) from error
     except KeyboardInterrupt as asked:
-        _so_far(experiment)
         said = f"{asked}; {experiment.folder} is kept, and the same command continues it"
         if not shutdown.by(signal.SIGUSR1):
             raise KeyboardInterrupt(said) from None
@@ -119,14 +118,6 @@ def _work(experiment: Experiment, stall_minutes: float) -> int:
     if not problems:
         experiment.close()
     return messages.where_to_look(experiment, problems)
-
-
-def _so_far(experiment: Experiment) -> None:
-    """After Ctrl-C, report on the runs that finished; a job or a closed terminal has no time."""
-    if shutdown.by(signal.SIGINT) and any(map(experiment.is_finished, experiment.runs)):
-        page = experiment.folder / experiments.REPORT
-        problem = _report(experiment)
-        say(problem or f"The report is of the runs that finished: {page}")
 
 
 def _gained(experiment: Experiment) -> tuple[int, int]:
@@ -158,13 +149,9 @@ def _one(experiment: Experiment, run: PlannedRun, shown: Board, stall_minutes: f
         return
     gpus = preflight.gpus_here(experiment.plan, run)
     with other_gpu_processes.watched([gpu.uuid for gpu in gpus], shown.warn) as others:
-        execute = partial(_execute, experiment, run, shown, stall_minutes, devices.cuda_names(gpus))
+        visible = devices.cuda_names(gpus)
         try:
-            failure = execute(resumes)
-            if failure is not None and ranks.lost_their_port(failure):
-                reason = kernel_processes.reason_of(failure)
-                shown.warn(f"{reason}; another process took a free port: the run starts again")
-                failure = execute(_clear(folder))
+            failure = _execute(experiment, run, shown, stall_minutes, visible, resumes)
         except (KeyboardInterrupt, OSError, MemoryError) as error:
             reason = refusal(error) if isinstance(error, OSError) else str(error)
             with suppress(OSError):  # the disk may be full

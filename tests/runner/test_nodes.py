@@ -13,7 +13,6 @@ from helpers import paths, record
 from helpers.errors import UserError
 from helpers.frameworks import cpu_cores, why_not
 from helpers.frameworks import devices as device_helpers
-from helpers.launch.failures import RankError
 from helpers.runner import experiments, plans, ranks
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -149,36 +148,3 @@ def test_cores_of_a_device_are_given_for_several_nodes_too(monkeypatch: pytest.M
     assert (plan.cores_per_device, plan.cores_here()) == (4, 4)
     with pytest.raises(UserError, match="cores_per_device 0: a device needs"):
         plans.make_plan(**chosen, devices=[1], cores_per_device="0")
-
-
-@pytest.mark.parametrize(("times", "code"), [(1, 0), (2, 1)])
-def test_a_port_that_was_taken_before_its_use_is_tried_once_more(
-    times: int,
-    code: int,
-    suite: Suite,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    taken = "rank 0 on box: DistNetworkError: port: 29500, name: EADDRINUSE, address in use"
-    tries: list[bool] = []
-
-    def execute(source: Path, target: Path, *given: Any, **named: Any) -> None:
-        tries.append((target.parent / "left").exists())
-        (target.parent / "left").touch()
-        if len(tries) <= times:
-            raise RankError(taken)
-        made = json.loads((suite.folder / "made.json").read_text())
-        made["run"]["notebook"] = "PyTorch_MultiGPU"
-        (target.parent / "record.json").write_text(json.dumps(made))
-
-    monkeypatch.setattr(ranks, "execute", execute)
-    monkeypatch.setattr(ranks, "check", lambda *given: None)
-    suite.notebook("PyTorch_MultiGPU")
-    given = ("--nnodes", "2", "--devices", "1", "--batch-size", "8", "--name", "b")
-    suite.compare(*given)
-    assert tries == [False, False]  # the second begins with an empty folder
-    (run,) = suite.runs("b")
-    assert (run["state"] == "finished") == (code == 0)
-    if code:
-        assert run["reason"] == f"RankError: {taken}"
-    assert "EADDRINUSE" in capsys.readouterr().err

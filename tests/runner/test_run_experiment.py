@@ -46,8 +46,7 @@ def test_a_batch_from_start_to_end(suite: Suite, capsys: pytest.CaptureFixture[s
     assert re.search(r"training \(s\) +images/s +test AUC", shown)  # the report's first table
     assert "speed is not ranked here" in shown  # the report's headline
     assert "test AUC 0.750 ± 0.030" in shown
-    assert "Compare.ipynb" in shown.splitlines()[-2]
-    assert "report.html" in shown.splitlines()[-3]
+    assert "report.html" in shown.splitlines()[-2]
     assert "speed is not ranked here" in (paths.RUNS / "first" / "report.html").read_text("utf-8")
     assert (folder / "seed").read_text() == "3"
 
