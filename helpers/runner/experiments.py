@@ -23,7 +23,7 @@ from helpers import paths, record
 from helpers.errors import UserError
 from helpers.launch import processes
 from helpers.record import json_files
-from helpers.runner import locks
+from helpers.runner import hangs, locks
 from helpers.runner.plans import Plan, PlannedRun
 from helpers.runner.self_test import Outcome
 from helpers.training.parameters import BY_HAND
@@ -44,6 +44,7 @@ class Experiment:
     resumed: bool = False
     self_tests: dict[str, Outcome] = field(default_factory=dict)
     """The outcomes of the self-tests, by environment and number of GPUs."""
+    stall_minutes: float = hangs.MINUTES
 
     @property
     def name(self) -> str:

@@ -59,14 +59,12 @@ def execute(
         reached: called at each cell with the section's heading, the cell and how many there are.
         heard: called with each line that the run says of itself, and whether it is soon replaced.
         settled: once it was interrupted, whether the kernel has written down what it has.
-        stall_minutes: without progress, after which it is ended (``helpers.runner.hangs``).
+        stall_minutes: without a step, output or section, after which it is ended; 0: never.
         environment: variables in addition to the runner's that reach the kernel.
 
     Raises:
-        nbclient.exceptions.CellExecutionError: a cell failed.
-        hangs.Stalled: there was no progress for ``stall_minutes``.
+        Exception: a cell failed, there was no progress, or the kernel could not be started or died.
         OSError: what the runner itself writes, ``target`` first of all, cannot be written.
-        Exception: the kernel could not be started, or died.
     """
     notebook = with_parameters(source, target, parameters, kernel)
     sections = notebook_links.section_of_each_cell(notebook.cells)

@@ -54,14 +54,7 @@ def run(
 
     0: everything finished. 1: a run failed or was skipped, or Compare or the report failed.
     Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt once the kernel is gone and the
-    record is written.
-
-    Args:
-        plan: what to run; None to resume.
-        name: of the experiment's folder; the time by default.
-        resume: the name of an experiment to continue.
-        dry_run: show the plan, and start nothing.
-        stall_minutes: after which a run that takes no step and prints nothing is ended; 0: never.
+    record is written. ``stall_minutes`` is as of ``kernel_processes.execute``.
     """
     if dry_run:
         experiment = experiments.choose(plan, name=name, resume=resume)
@@ -79,16 +72,17 @@ def run(
         preflight.check(experiment)
         messages.announce(experiment)
         say(f"See the finished runs at any time: rosetta open {experiment.name}")
-        return _begun(experiment, stall_minutes)
+        experiment.stall_minutes = stall_minutes
+        return _begun(experiment)
 
 
-def _begun(experiment: Experiment, stall_minutes: float) -> int:
+def _begun(experiment: Experiment) -> int:
     """Open the experiment and work on it, and say how to continue if that is cut short."""
     had = 0, 0
     try:
         experiment.open()
         had = _gained(experiment)
-        return _work(experiment, stall_minutes)
+        return _work(experiment)
     except OSError as error:
         raise UserError(
             f"{refusal(error)}; {experiment.folder} is kept: fix that, and the same command "
@@ -104,7 +98,7 @@ def _begun(experiment: Experiment, stall_minutes: float) -> int:
         raise shutdown.Stopped(said, GO_ON if gained else 1) from None
 
 
-def _work(experiment: Experiment, stall_minutes: float) -> int:
+def _work(experiment: Experiment) -> int:
     """The runs, then what compares them; returns the exit code."""
     with Board(experiment) as shown:
         preflight.test_environments(experiment, shown.warn)
@@ -112,8 +106,8 @@ def _work(experiment: Experiment, stall_minutes: float) -> int:
             if experiment.is_finished(planned):
                 shown.keep(planned)
             else:
-                _turn(experiment, planned, shown, stall_minutes)
-        not_compared = _compare(experiment, shown, stall_minutes)
+                _turn(experiment, planned, shown)
+        not_compared = _compare(experiment, shown)
     problems = list(filter(None, [not_compared, _report(experiment)]))
     if not problems:
         experiment.close()
@@ -126,18 +120,18 @@ def _gained(experiment: Experiment) -> tuple[int, int]:
     return sum(map(experiment.is_finished, experiment.runs)), sum(epochs)
 
 
-def _turn(experiment: Experiment, run: PlannedRun, shown: Board, stall_minutes: float) -> None:
+def _turn(experiment: Experiment, run: PlannedRun, shown: Board) -> None:
     """Run one notebook, and show its title and its outcome even if it is stopped in between."""
     shown.begin(run)
     try:
         with shutdown.held():  # the loop that waits for the run acts on a signal
-            _one(experiment, run, shown, stall_minutes)
+            _one(experiment, run, shown)
     finally:
         with suppress(OSError):
             shown.end(run)
 
 
-def _one(experiment: Experiment, run: PlannedRun, shown: Board, stall_minutes: float) -> None:
+def _one(experiment: Experiment, run: PlannedRun, shown: Board) -> None:
     """One run: a fresh folder, its own processes and devices, a record whatever happens."""
     folder = experiment.folder_of(run)
     kernel_processes.end_left(folder)
@@ -149,9 +143,8 @@ def _one(experiment: Experiment, run: PlannedRun, shown: Board, stall_minutes: f
         return
     gpus = preflight.gpus_here(experiment.plan, run)
     with other_gpu_processes.watched([gpu.uuid for gpu in gpus], shown.warn) as others:
-        visible = devices.cuda_names(gpus)
         try:
-            failure = _execute(experiment, run, shown, stall_minutes, visible, resumes)
+            failure = _execute(experiment, run, shown, devices.cuda_names(gpus), resumes)
         except (KeyboardInterrupt, OSError, MemoryError) as error:
             reason = refusal(error) if isinstance(error, OSError) else str(error)
             with suppress(OSError):  # the disk may be full
@@ -159,27 +152,19 @@ def _one(experiment: Experiment, run: PlannedRun, shown: Board, stall_minutes: f
                 _settle(experiment, run, "interrupted", reason, said)
             raise
     said |= {"other_processes": others} if gpus else {}
-    if failure is None:
-        reason = "the notebook ended without finishing its record"
-        _settle(experiment, run, "failed", reason, said)
-    else:
-        cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
+    reason = "the notebook ended without finishing its record"
+    if failure is not None:
         reason = kernel_processes.reason_of(failure)
-        _settle(experiment, run, "skipped" if cannot else "failed", reason, said)
+    cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
+    _settle(experiment, run, "skipped" if cannot else "failed", reason, said)
 
 
 def _execute(
-    experiment: Experiment,
-    run: PlannedRun,
-    shown: Board,
-    stall_minutes: float,
-    gpus: str,
-    resumes: bool,
+    experiment: Experiment, run: PlannedRun, shown: Board, gpus: str, resumes: bool
 ) -> Exception | None:
     """Execute a run's notebook, in a kernel or by ranks; the error that ended it, or None.
 
-    Raises:
-        OSError: what the runner itself writes cannot be written.
+    OSError is raised where what the runner itself writes cannot be written.
     """
     plan, folder = experiment.plan, experiment.folder_of(run)
     given = plan.parameters() | {
@@ -192,17 +177,15 @@ def _execute(
         "resume": resumes,
     }
     execute: Callable[..., None]
-
-    def settled() -> bool:
-        """Whether the run's notebook has written down how it ended."""
-        return bool(experiment.record_of(run)["state"] != "running")
-
     shown.show(f"starting kernel {run.kernel}")
     try:
         if ranks.are_needed(run.notebook, run.kernel, run.nodes):
             execute = partial(ranks.execute, order=preflight.order_of(plan, run))
         else:
-            execute = partial(kernel_processes.execute, settled=settled)
+            execute = partial(
+                kernel_processes.execute,
+                settled=lambda: experiment.record_of(run)["state"] != "running",
+            )
         execute(
             paths.NOTEBOOKS / f"{run.notebook}.ipynb",
             folder / this_notebook.EXECUTED,
@@ -210,7 +193,7 @@ def _execute(
             kernel=run.kernel,
             reached=shown.reached,
             heard=shown.tell,
-            stall_minutes=stall_minutes,
+            stall_minutes=experiment.stall_minutes,
             environment=_environment(experiment, run, gpus),
         )
         return None
@@ -260,7 +243,7 @@ def _settle(
     experiment.write_record(run, content | dict(said))
 
 
-def _compare(experiment: Experiment, shown: Board, stall_minutes: float) -> str | None:
+def _compare(experiment: Experiment, shown: Board) -> str | None:
     """Execute Compare.ipynb into the experiment's folder; why it failed, or None."""
     source = paths.NOTEBOOKS / "Compare.ipynb"
     shown.note(f"Comparing ({source.name})")
@@ -270,7 +253,7 @@ def _compare(experiment: Experiment, shown: Board, stall_minutes: float) -> str 
             experiment.folder / source.name,
             {"runs": str(experiment.folder)},
             kernel="lab" if installed.problem("lab") is None else "python3",
-            stall_minutes=stall_minutes,
+            stall_minutes=experiment.stall_minutes,
         )
     except Exception as error:
         return f"{source.name} failed: {kernel_processes.reason_of(error)}"
