@@ -1,9 +1,10 @@
 """``rosetta run``: train with every framework, each in its own environment, and compare."""
 
 import argparse
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from operator import attrgetter
+from typing import Any
 
 from helpers.commands.parser import Commands, command, minutes, options
 from helpers.errors import UserError
@@ -114,7 +115,8 @@ def run(given: argparse.Namespace) -> int:
             option = next(iter(chosen)).replace("_", "-")
             raise UserError(f"--resume continues an experiment as it was: leave out --{option}")
         return run_experiment.run(None, resume=given.resume, **how)
-    sweep, where = {}, nullcontext()
+    sweep: dict[str, Any] = {}
+    where: AbstractContextManager[None] = nullcontext()
     if str(given.recipe).endswith(".toml"):
         file = file_of(given.recipe)
         sweep = sweep_file.read(file)

@@ -32,8 +32,9 @@ def watched(uuids: Sequence[str], warn: Callable[[str], None]) -> Iterator[dict[
             return gpu_processes.compute_processes(uuids) if uuids else []
         except Unavailable as error:
             if found["reason"] is None:
-                found["reason"] = f"the driver does not list the processes on the GPUs ({error})"
-                warn(found["reason"])
+                said = f"the driver does not list the processes on the GPUs ({error})"
+                found["reason"] = said
+                warn(said)
             return []
 
     def note(gpu: str, process: int, memory: float | None, seen: str) -> None:
