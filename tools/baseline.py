@@ -67,7 +67,8 @@ def planted() -> Iterator[dict[str, str]]:
         with tempfile.TemporaryDirectory() as folder, Path(folder, "said").open("wb") as out:
             xml = Path(folder) / "results.xml"
             every = "-m", "slow or not slow"
-            found = run_checks.command(kernel, "pytest", *every, f"--junitxml={xml}", file, out=out)
+            words = "pytest", *every, f"--junitxml={xml}", str(file)
+            found = run_checks.run(run_checks.Part(kernel, words), out)
             cases = ET.parse(xml).iter("testcase") if xml.exists() else ()
             named = {f"{file.stem}: {case.get('name')}": ended(case) for case in cases}
             yield named or {file.stem: found.wrong}
