@@ -129,6 +129,23 @@ def test_python_on_a_page_is_python(page: Path) -> None:
             ast.parse(text)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_figure_with_a_link_to_the_log_is_in_that_section(page: Path) -> None:
+    """Rounded, perhaps, to the digits that the page gives."""
+    log = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
+    sections = {slug(part.partition("\n")[0]): part for part in re.split(r"^#+ ", log, flags=re.M)}
+    text = " ".join(prose(page).split())
+    for sentence in re.split(r"(?<=[.:]) (?=[A-Z`*-])", text):
+        if not (link := re.search(r"\]\([./]*benchmarks/RESULTS\.md#(.+?)\)", sentence)):
+            continue
+        number = r"(?<![\w.#])\d+(?:\.\d+)?"
+        measured = {float(found) for found in re.findall(number, sections[link[1]])}
+        for figure in re.findall(number, LINK.sub("", sentence)):
+            digits = len(figure.replace(".", "").lstrip("0"))
+            rounded = {float(f"{found:.{digits}g}") for found in measured}
+            assert float(figure) in rounded, f"{name(page)}: {figure} is not in #{link[1]}"
+
+
 def test_the_site_has_every_page() -> None:
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in (ROOT / "docs").glob("*.md"):
