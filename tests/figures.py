@@ -5,10 +5,8 @@ Worked out from the records' JSON, without the code that makes the report.
 
 import random
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
-import numpy as np
 import records
 
 from helpers import record
@@ -85,13 +83,9 @@ def label(content: Record) -> str:
     return f"{content['framework']['name']}{named}"
 
 
-def count_of(content: Record) -> str:
-    count = content["devices"]["count"]
-    return f"{count} device" if count == 1 else f"{count} devices"
-
-
 def run(content: Record) -> str:
-    return f"{label(content)}, {count_of(content)}"
+    count = content["devices"]["count"]
+    return f"{label(content)}, {count} device{'s' * (count > 1)}"
 
 
 def short(value: float) -> str:
@@ -103,18 +97,6 @@ def spread(found: Record, value: str, low: str, high: str) -> str:
     return f"{found[value]:.3f} ({found[low]:.3f} to {found[high]:.3f})"
 
 
-def size(value: float, digits: int) -> str:
-    return f"{value:.{digits}e}"
-
-
-def share(found: Record, name: str) -> str:
-    low, value, high = (
-        round(100 * end)
-        for end in (found["intervals"][name][0], found["shares"][name], found["intervals"][name][1])
-    )
-    return f"{value} %" if low == value == high else f"{value} % ({low} to {high})"
-
-
 def compiled(content: Record) -> float:
     last, training = content["epochs"][-1], content["training"]
     longer = training["first_step_seconds"] - last["train_seconds"] / last["steps"]
@@ -124,10 +106,6 @@ def compiled(content: Record) -> float:
 def summed(content: Record, field: str) -> float:
     """The sum of a field over all epochs."""
     return float(sum(epoch[field] for epoch in content["epochs"]))
-
-
-def compiling(content: Record) -> str:
-    return f"{round(100 * compiled(content))} %"
 
 
 def clock(seconds: float) -> str:
@@ -179,82 +157,33 @@ def on_fewest(content: Record, made: list[Record]) -> Record:
 
 
 def expected(made: list[Record]) -> Cells:
-    """Every cell of every table that comes from the records."""
+    """The cells of the main tables."""
     cells: Cells = {}
-
-    def put(table: str, row: str, **columns: str) -> None:
-        cells.update({(table, row, name.replace("_", " ")): text for name, text in columns.items()})
-
     trained_for = [c["training"]["seconds"] for c in made]
-    started = [c["training"]["first_step_seconds"] for c in made]
     for content in made:
-        training, test, energy = content["training"], content["test"], content["energy"]
-        base, found = on_fewest(content, made), content["attribution"]
+        base, test = on_fewest(content, made), content["test"]
+        of_all = {
+            f"training ({unit(trained_for)})": in_unit(content["training"]["seconds"], trained_for),
+            "images/s": rate_text(content),
+            "test AUC": spread(test, "mean_auc", "mean_low", "mean_high"),
+            "fair": "passed",
+        }
         name = run(content) if content is base else label(content)
-        put(
-            "All runs",
-            name,
-            **{
-                f"training ({unit(trained_for)})": in_unit(training["seconds"], trained_for),
-                "images/s": rate_text(content),
-                "test AUC": mean_auc(test),
-                "fair": "passed",
-                "limited by": limit(content),
-                "evidence": "record",
-            },
-        )
-        if content is not base:
-            put(
-                "Speed-ups and efficiency",
-                label(content),
-                **{
-                    "devices": "1 to 2",
-                    "training time": f"{sooner(content, base):.2f}",
-                    "images/s": over_text(".2f", over(content, base)),
-                    "efficiency": percents(over(content, base, divisor=2)),
-                    "synthetic efficiency": percents(over(content, base, "synthetic", 2)),
-                },
-            )
-            for row in test["findings"]:
-                at = ("AUC per finding, 95 % interval", row["finding"], run(content))
-                cells[at] = spread(row, "auc", "low", "high")
-            cells["AUC per finding, 95 % interval", "Mean", run(content)] = mean_auc(test)
-            times = rate(content, "loader") / rate(content, "synthetic")
-            put(
-                "What limits training",
-                label(content),
-                **{
-                    "for data": share(found, "data"),
-                    "compiling": compiling(content),
-                    "loader / devices": f"x {short(times)}",
-                },
-            )
-        put(
-            "Mean AUC, on the same test images",
-            run(content),
-            **paired(content, median_one(made), len(made) - 1),
-        )
-        put(
-            "Energy, memory and the first step",
-            run(content),
-            **{
-                "energy (kJ)": short(energy["joules"] / 1000),
-                "images per joule": f"{energy['images_per_joule']:.3g}",
-                f"first step ({unit(started)})": in_unit(training["first_step_seconds"], started),
-            },
-        )
-    check = max((c["fairness"]["checks"][0] for c in made), key=lambda check: check["difference"])
-    told = f"{size(check['difference'], 1)} (limit {size(check['threshold'], 0)})"
-    put("Passed checks: 1 of them in every run", check["check"], largest_difference=told)
+        cells |= {("All runs", name, column): text for column, text in of_all.items()}
+        if content is base:
+            continue
+        ratios = {
+            "training time": f"{sooner(content, base):.2f}",
+            "images/s": over_text(".2f", over(content, base)),
+            "efficiency": percents(over(content, base, divisor=2)),
+            "synthetic efficiency": percents(over(content, base, "synthetic", 2)),
+        }
+        table = "Speed-ups and efficiency"
+        cells |= {(table, label(content), column): text for column, text in ratios.items()}
+        for row in test["findings"]:
+            at = ("AUC per finding, 95 % interval", row["finding"], run(content))
+            cells[at] = spread(row, "auc", "low", "high")
     return cells
-
-
-def limit(content: Record) -> str:
-    """The waits that are named, the longest first."""
-    waits = {"data": content["attribution"]["shares"]["data"], "compiling": compiled(content)}
-    named = {name: value for name, value in waits.items() if value > 0.05}
-    order = sorted(named, key=named.__getitem__, reverse=True)
-    return ", ".join(f"{name} {round(100 * named[name])} %" for name in order)
 
 
 def unit(seconds: list[float]) -> str:
@@ -264,107 +193,3 @@ def unit(seconds: list[float]) -> str:
 
 def in_unit(value: float, seconds: list[float]) -> str:
     return short(value) if unit(seconds) == "s" else clock(value)
-
-
-def mean_auc(test: Record) -> str:
-    return spread(test, "mean_auc", "mean_low", "mean_high")
-
-
-def median_one(made: list[Record]) -> Record:
-    """The run that all others are held against, pair by pair."""
-    return sorted(made, key=lambda content: content["test"]["mean_auc"])[(len(made) - 1) // 2]
-
-
-def paired(content: Record, base: Record, rivals: int) -> dict[str, str]:
-    """A row of the table of differences on the same test images."""
-    if content is base:
-        return {"difference": "-", "verdict": "the reference"}
-    one, other = content["test"], base["test"]
-    each = np.subtract(one["resamples"], other["resamples"])
-    difference = one["mean_auc"] - other["mean_auc"]
-    half = NormalDist().inv_cdf(1 - 0.025 / rivals) * np.std(each, ddof=1)
-    low, high = difference - half, difference + half
-    verdict = "no significant difference" if low <= 0 <= high else "higher" if low > 0 else "lower"
-    return {"difference": f"{difference:+.3f} ({low:+.3f} to {high:+.3f})", "verdict": verdict}
-
-
-def time_text(seconds: float) -> str:
-    return clock(seconds) if seconds >= 120 else f"{short(seconds)} s"
-
-
-def versions(made: list[Record]) -> list[list[str]]:
-    """A row each set of packages, with the labels that share it."""
-    found: dict[str, dict[str, None]] = {}
-    for content in made:
-        packages = sorted(content["framework"]["versions"].items())
-        told = ", ".join(f"{name} {version}" for name, version in packages)
-        found.setdefault(told, {})[label(content)] = None
-    return [[", ".join(labels), told] for told, labels in found.items()]
-
-
-def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
-    """The tables whose first column is not one row's name alone, row by row."""
-    first = made[0]
-    hardware, recipe, data = first["hardware"], first["recipe"], first["data"]
-    images = data["images"]
-    every = {
-        "machine": first["run"]["host"],
-        "recipe": f"{recipe['name']}, {recipe['crop']} px, {recipe['epochs']} epochs, "
-        f"{recipe['precision']}",
-        "seed": str(recipe["seed"]),
-        "data": f"{data['kind']}, {data['pixels']} px, {images['train']} + {images['valid']} + "
-        f"{images['test']} images, {data['folder']}",
-        "initial weights": f"{first['weights']['source']}, {first['weights']['sha256'][:12]}",
-        "commit": first["run"]["commit"],
-        "environment": "not recorded",
-    }
-    machine = [[what, value, "every run"] for what, value in every.items()]
-    for count in COUNTS:
-        those = [c for c in made if c["devices"]["count"] == count]
-        runs, scaled_to = f"every run on {count_of(those[0])}", those[0]["recipe"]
-        machine += [
-            ["devices", f"{count} x NVIDIA H100", runs],
-            ["global batch", str(scaled_to["global_batch_size"]), runs],
-            ["learning rate", f"{scaled_to['scaled_learning_rate']:g}", runs],
-        ]
-    return {
-        "Versions": versions(made),
-        "Devices, recipe, data": machine,
-        "Machines": [
-            [
-                first["run"]["host"],
-                first["run"]["host"],
-                f"{hardware['cpu']}, {hardware['cores']} logical cores",
-                f"{hardware['memory_bytes'] / 2**30:.0f} GiB",
-                "2 x NVIDIA H100",
-                "not recorded",
-                hardware["driver"],
-                hardware["platform"],
-            ],
-        ],
-    }
-
-
-def expected_sentences(made: list[Record]) -> set[str]:
-    """Every line beside the tables that comes from the records."""
-    wide = [c for c in made if c["devices"]["count"] == 2]
-    times = sorted((sooner(c, on_fewest(c, made)), label(c)) for c in wide)
-    rates = sorted((over(c, on_fewest(c, made))[0], label(c)) for c in wide)
-    whole = [
-        f"{found[0][0]:.2f} ({found[0][1]}) to {found[-1][0]:.2f} ({found[-1][1]}) times as fast"
-        for found in (times, rates)
-    ]
-    return {
-        f"{label(min(wide, key=duration))} finishes first and is fastest in steady state.",
-        f"- More devices: 2 devices instead of 1 make the whole training {whole[0]}, and steady "
-        f"state {whole[1]}.",
-        f"- Fair: {len(made)} of {len(made)} finished runs passed their fairness check.",
-        f"The difference is each run's mean AUC minus that of {run(median_one(made))}, which is in "
-        "the middle. Both use the same images and resamples, so an easy or hard test part cancels "
-        "out. The table compares these trained networks; another seed may reverse the order. These "
-        "are simultaneous 95 % intervals for all rows (Bonferroni).",
-    }
-
-
-def duration(content: Record) -> float:
-    return float(content["training"]["seconds"])

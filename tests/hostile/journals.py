@@ -67,10 +67,6 @@ def pipe(folder: Path) -> list[str]:
     return RESUME
 
 
-def setting(option: str, value: str) -> Callable[[Path], list[str]]:
-    return lambda folder: ["rosetta", "run", "--dry-run", option, value]
-
-
 def sweep(text: str | bytes) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         path = folder / "sweep.toml"
@@ -80,18 +76,14 @@ def sweep(text: str | bytes) -> Callable[[Path], list[str]]:
     return lay
 
 
-RUNS = "seeds: !!python/object/apply:os.abort []"
 OUTSIDE = "names a folder outside of the experiment"
 KEEPS = ("precious",)
 
 CASES = [
     Case("journal: cut off", raw(json.dumps(JOURNAL)[:100]), "not a JSON file of this"),
-    Case("journal: a list", raw("[1]"), "not an experiment of this project"),
     Case("journal: a pipe", pipe, r"experiment\.json: not a file"),
     Case("run: climbs out", climbs("/../../../strange"), OUTSIDE, keeps=KEEPS),
     Case("run: its folder is a link", linked, OUTSIDE, keeps=KEEPS),
     Case("sweep: nested 100,000 deep", sweep("seeds = " + "[" * 10**5), "not TOML, as a recipe is"),
-    Case("sweep: YAML that runs a command", sweep(RUNS), "not TOML, as a recipe is"),
     Case("sweep: a key with escapes", sweep('"\\u001b[2Jx" = 1'), r"unknown field `\\x1b\[2Jx`"),
-    Case("command: escapes", setting("--devices", "1\x1b[2J"), "devices '.*': give a number"),
 ]

@@ -31,22 +31,12 @@ def pipe(folder: Path) -> list[str]:
     return ["data-prep", "stats", str(folder)]
 
 
-def lists(spoil: Callable[[Path], object]) -> Callable[[Path], list[str]]:
-    """A sound folder with the NIH's two lists, of which the first is then spoilt."""
-
-    def lay(folder: Path) -> list[str]:
-        names = sorted(path.name for path in (make_folder(folder / "set") / "images").iterdir())
-        (folder / "set" / "test_list.txt").write_text("\n".join(names[20:]))
-        (folder / "set" / "train_val_list.txt").write_text("\n".join(names[:20]))
-        spoil(folder / "set" / "train_val_list.txt")
-        return ["data-prep", "stats", str(folder / "set"), "--official-split"]
-
-    return lay
-
-
-def as_pipe(file: Path) -> None:
-    file.unlink()
-    os.mkfifo(file)
+def list_pipe(folder: Path) -> list[str]:
+    """A sound folder with the NIH's two lists, of which the first is a pipe."""
+    names = sorted(path.name for path in (make_folder(folder / "set") / "images").iterdir())
+    (folder / "set" / "test_list.txt").write_text("\n".join(names[20:]))
+    os.mkfifo(folder / "set" / "train_val_list.txt")
+    return ["data-prep", "stats", str(folder / "set"), "--official-split"]
 
 
 PORTAL = b"<!DOCTYPE html>\n<html><body>Welcome! Please log in.</body></html>\n"
@@ -55,11 +45,8 @@ WHOLE = f"{HEADER}\n{row('a.png')}\n"
 CASES = [
     Case("labels-portal-page", content(PORTAL), "no column 'Image Index'"),
     Case("labels-utf-16", content(WHOLE.encode("utf-16")[:-1]), "not a text file in UTF-8"),
-    Case("labels-twice", rows(row("fine.png")), "line 3: the image fine.png is listed twice"),
     Case("labels-climbing", rows(row("../../etc/passwd")), "without folders"),
     Case("labels-escape", rows(row("\x1b[2J\x1b]0;owned\x07.png")), r"\\x1b\[2J.*without folders"),
-    Case("labels-finding-unknown", rows(row("a.png", "Masss")), "line 3.*'Masss'.*mean 'Mass'"),
-    Case("labels-patient-negative", rows(row("a.png", patient=-3)), "'Patient ID' is '-3'"),
     Case("labels-short-row", rows("a.png,Mass,0"), "line 3: 3 columns, the header has 11"),
     Case(
         "labels-gz-bomb",
@@ -67,6 +54,5 @@ CASES = [
         "unpacks to more than",
     ),
     Case("labels-pipe", pipe, "no label file"),
-    Case("list-pipe", lists(as_pipe), "train_val_list.txt: cannot be read .not a file but a pipe"),
-    Case("list-empty", lists(lambda file: file.write_text(" \n\n")), "no file names in it"),
+    Case("list-pipe", list_pipe, "train_val_list.txt: cannot be read .not a file but a pipe"),
 ]

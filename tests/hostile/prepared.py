@@ -25,7 +25,6 @@ NOTE = {
     "images": 12,
     "complete": True,
 }
-ARCHIVES = [f"images_{number:03d}.tar.gz" for number in range(1, 13)]
 #: What a damaged file's line has to lead to.
 AGAIN = "remove it and run again"
 
@@ -49,8 +48,6 @@ def prepared(folder: Path, command: str, files: dict[str, bytes]) -> list[str]:
         (folder / "small" / name).write_bytes(content)
     words = {
         "resize": [str(folder / "source"), str(folder / "small"), "--size", "8"],
-        "pack": [str(folder / "small"), str(folder / "packed")],
-        "nih": [str(folder / "small"), "--size", "8", "--archives", str(folder / "source")],
     }
     return ["data-prep", command, *words.get(command, [str(folder / "small")])]
 
@@ -93,21 +90,14 @@ def void(_: object) -> None:
 
 NOTES = {
     "cut short": text_note('{"complete": tr'),
-    "nested 100,000 deep": text_note(f'{{"tool": {"[" * 100_000}'),
-    "size as a list": note(size=[8]),
 }
 MANIFESTS = {
     "zeros, as after a power cut": {"manifest.csv": f"{HEADER}\n".encode() + bytes(200)},
-    "a digest of nonsense": manifest(row("x.png", sha256="../../../etc/passwd")),
 }
 PACKED: dict[str, tuple[Callable[[Path, dict[str, Any]], None], str]] = {
     "a pickle": (
         lambda folder, note: np.save(folder / "images.npy", np.array([{}]), allow_pickle=True),
         r"images\.npy: cannot be read",
-    ),
-    "another shape": (
-        lambda folder, note: np.save(folder / "images.npy", np.zeros((12, 8, 9), np.uint8)),
-        "not the images that packed.json describes",
     ),
     "names of other images": (
         lambda folder, note: void(note.update(names=["../../x.png"] * 12)),
@@ -126,14 +116,6 @@ OTHERS = {
     "another tool's folder": (
         partial(prepared, command="resize", files=note(tool="\x1b]0;owned\x07") | manifest()),
         "written with another tool",
-    ),
-    "archives that are gone, and no manifest": (
-        partial(prepared, command="nih", files=note(tool="data_prep nih 1", source=ARCHIVES)),
-        "complete, but without manifest.csv.*use the folder as it is, or remove it and run again",
-    ),
-    "a source that is not complete": (
-        partial(prepared, command="pack", files=note(complete=False)),
-        "is not complete: run the command that wrote it again",
     ),
     "a pipe as manifest": (
         partial(pipe, name="manifest.csv"),
