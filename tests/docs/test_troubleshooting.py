@@ -14,5 +14,5 @@ def test_every_message_of_the_table_is_in_the_code() -> None:
     there = " ".join(re.sub(r"\{[^{}]*\}", "…", joined).split())
     page = (paths.ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(.+?)` \| [^|]+ \|$", page, re.MULTILINE)
-    assert len(rows) == len(set(rows)) >= 15
+    assert len(rows) == len(set(rows)) >= 10
     assert [row for row in rows if row not in there] == []
