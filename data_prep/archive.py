@@ -40,7 +40,7 @@ def iterate_members(
             stream: Any = gzip_backend.open(file) if packed else file
             with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20) as members:
                 for member in members:
-                    members.members = []  # tarfile keeps every header otherwise
+                    members.members = []  # type: ignore[attr-defined]  # tarfile keeps every header otherwise
                     name = member.name.rpartition("/")[2]
                     if not member.isreg() or not wanted(name):
                         continue

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -130,27 +130,12 @@ def apply_label_policies(
     return catalog, targets
 
 
-def count_by_part(
-    found: Catalog, parts: Mapping[str, np.ndarray], *, is_nih: bool = False
-) -> dict[str, list[int]]:
-    """Return the numbers of groups, images and classes or findings, each for every part."""
-    groups = np.array(found.groups or found.images, dtype=object)
-    rows = {
-        "patients" if is_nih else "groups": [len(set(groups[at])) for at in parts.values()],
-        "images": [len(at) for at in parts.values()],
-    }
-
-    def count(name: str, chosen: Any) -> None:
-        rows[name] = [int(np.count_nonzero(chosen[at])) for at in parts.values()]
-
-    if is_nih:
-        count("No Finding", ~found.labels.any(axis=1))
-    for place, name in enumerate(found.classes):
-        is_class = found.task == "classes"
-        count(name, found.labels == place if is_class else found.labels[:, place] == 1)
-    if found.task == "findings" and not is_nih:
-        count("(all known)", (found.labels > UNCERTAIN).all(axis=1))  # and so not missing either
-    return rows
+def count_labels(found: Catalog, at: np.ndarray) -> np.ndarray:
+    """Return the number of images with each class or finding; `at` are indices of images."""
+    labels = found.labels[at]
+    if found.task == "classes":
+        return np.bincount(labels, minlength=len(found.classes))
+    return np.asarray((labels == 1).sum(axis=0))
 
 
 def split_catalog(

@@ -9,29 +9,19 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from data_prep.errors import DataError
-from data_prep.files import map_in_processes, open_regular
 
 #: Transfer syntax of a file compressed as a whole: a megabyte may become gigabytes when opened.
 DEFLATED_SYNTAX = b"1.2.840.10008.1.2.1.99"
 
-#: The value of a reader's option `group` for the patient in the header of each file.
-PATIENT_GROUP = "dicom:PatientID"
-
 
 def is_dicom(data: bytes) -> bool:
-    """Return whether these bytes are a DICOM file, with its header or without.
-
-    Without a header a file begins with an element of the group 2 or 8, little-endian.
-    """
+    """Return whether these bytes are a DICOM file, with its header or without."""
     return data[128:132] == b"DICM" or data.startswith((b"\x02\x00", b"\x08\x00"))
 
 
@@ -56,42 +46,6 @@ def decode(data: bytes, path: str | os.PathLike[str], max_pixels: int) -> np.nda
         # pydicom raises nearly anything on damaged input; the meaning here is always the same.
         text = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{path}: cannot be read as a DICOM image ({text})") from None
-
-
-def patients(folder: Path, paths: Sequence[str]) -> list[str]:
-    """Return the PatientID in the header of each DICOM file.
-
-    A damaged file, whose image cannot be read either, is a patient of its own.
-    """
-    found = map_in_processes(partial(_patient, folder=folder), paths, 64)
-    by_path = {path: patient or path for some in found for path, patient in some}
-    return [by_path[path] for path in paths]
-
-
-def _patient(name: str, *, folder: Path) -> tuple[str, str | None]:
-    """Return a file's name and PatientID, or None if the file is damaged."""
-    path = folder / name
-    pydicom = _pydicom(path)
-    header = None
-    try:
-        with open_regular(path) as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            start = file.read(4096)
-            if is_dicom(start) and DEFLATED_SYNTAX not in start:
-                file.seek(0)
-                header = pydicom.dcmread(
-                    io.BufferedReader(file),  # type: ignore[type-var]
-                    force=True,
-                    stop_before_pixels=True,
-                    specific_tags=["PatientID"],
-                )
-                if patient := str(header.get("PatientID") or "").strip():
-                    return name, patient
-    except Exception:  # as in `decode`
-        return name, None
-    if header is None and path.suffix.lower() in (".dcm", ".dicom"):
-        return name, None
-    raise DataError(f"{path}: no PatientID in it; remove the file, or group by REGEX or not at all")
 
 
 def _pydicom(path: str | os.PathLike[str]) -> Any:

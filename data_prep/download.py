@@ -222,4 +222,5 @@ def _discard(part: Path, on_progress: Callable[[int], object]) -> None:
 def md5_of(file: Path) -> str:
     """Return the MD5 of a file as hexadecimal digits."""
     with open_regular(file) as data:
-        return hashlib.file_digest(data, "md5").hexdigest()
+        found = hashlib.file_digest(data, "md5")  # type: ignore[arg-type]
+    return found.hexdigest()

@@ -33,11 +33,7 @@ BROKEN_PIPE_EXIT_CODE = 141
 
 
 def printable(text: str) -> str:
-    r"""Return a text as one line without effect on a terminal.
-
-    An escape becomes `\x1b`, a new line `\n`. Bytes of a file name that are not UTF-8 become
-    `\udcff` and the like.
-    """
+    """Return a text as one line without effect on a terminal."""
     if text.isprintable():
         return text
     return "".join(

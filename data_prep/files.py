@@ -10,6 +10,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 import signal
 import socket
 import stat
@@ -59,10 +60,10 @@ def write_atomic(
             view = memoryview(data)
             while view:
                 view = view[os.write(handle, view) :]
-            if durable:
-                _fsync(handle)
         finally:
             os.close(handle)
+        if durable:
+            sync_file(temporary)
         os.replace(temporary, path)  # noqa: PTH105 (speed)
         if durable:
             sync_file(folder or ".")  # the folder stores the name
@@ -75,11 +76,7 @@ def write_atomic(
 
 
 def read_limited(path: str | os.PathLike[str], most: int) -> bytes:
-    """Return a file's bytes.
-
-    Raises `DataError` for a pipe, a device or a file of more than `most` bytes, which could block
-    the program for ever or take all memory. Raises `OSError` as `open` does.
-    """
+    """Return a file's bytes."""
     handle = _open_regular(path)  # a file object would take twice as long
     try:
         size = os.fstat(handle).st_size
@@ -119,13 +116,11 @@ def sync_filesystem(folder: str | os.PathLike[str]) -> None:
     This is one call for a hundred thousand files, whereas `fsync` would wait for each file. Raises
     `OSError` if the disk could not write something, which Linux reports since 5.8.
     """
-    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs is None:  # not Linux
-        os.sync()
-        return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        if syncfs(handle) != 0:
+        if sys.platform != "linux":
+            os.sync()
+        elif ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), os.fspath(folder))
     finally:
@@ -136,17 +131,12 @@ def sync_file(path: str | os.PathLike[str]) -> None:
     """Wait until a file's bytes, or a folder's names, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        _fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _fsync(handle: int) -> None:
-    try:
         os.fsync(handle)
     except OSError as error:  # some network file systems cannot sync, folders in particular
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
+    finally:
+        os.close(handle)
 
 
 def write_json(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
@@ -160,16 +150,14 @@ def read_json(
     """Return a JSON file's object, or None without such a file; `repair_hint` ends error texts."""
     try:
         content = json.loads(read_limited(path, MAX_TEXT_BYTES))
+        if not isinstance(content, dict):
+            raise ValueError("not an object")
     except (FileNotFoundError, NotADirectoryError):  # the images may lie in an archive
         return None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    except RecursionError:
-        raise DataError(f"{path}: damaged (nested too deeply); {repair_hint}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: damaged ({error}); {repair_hint}") from None
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: damaged (not an object); {repair_hint}")
     return content
 
 
@@ -212,83 +200,59 @@ def exclusive_lock(folder: Path, timeout: float = LOCK_SECONDS) -> Iterator[None
         raise DataError(f"{folder} is a file or lies under a file; name a folder") from None
     except OSError as error:
         raise DataError(f"{folder} cannot be created ({error.strerror})") from None
+    started, announced = time.monotonic(), False
     try:
-        now = time.monotonic()
-        until, announce_at = now + timeout, now + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise DataError(
-                        f"{folder}: another data-prep is writing to this folder; wait until it ends"
-                    ) from None
-                if time.monotonic() > announce_at:
-                    print(
-                        f"{folder}: waiting for another process that is writing it", file=sys.stderr
-                    )
-                    announce_at = until
-                time.sleep(0.1)
-            except OSError:  # a file system without locks
-                break
+        while not _locked(handle):
+            waited = time.monotonic() - started
+            if waited > timeout:
+                raise DataError(
+                    f"{folder}: another data-prep is writing to this folder; wait until it ends"
+                )
+            if waited > LOCK_SECONDS and not announced:
+                announced = True
+                print(f"{folder}: waiting for another process that is writing it", file=sys.stderr)
+            time.sleep(0.1)
         yield
     finally:
         os.close(handle)
 
 
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
+
+
 def core_count() -> int:
     """Return the number of cores this process may use, by affinity, control group and Slurm job."""
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return max(1, math.ceil(min(cores, core_limit())))
 
 
 def core_limit() -> float:
-    """Return the number of CPUs that control group and Slurm job allow this process.
-
-    The number may be a fraction, such as 1.5, or infinite. The affinity gives the actual cores.
-    """
-    limits = [*_cgroup_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")), *_slurm_limit()]
-    return min([math.inf, *limits])
+    """Return the number of CPUs that control groups and the Slurm job allow this process."""
+    limits = [math.inf, *_cgroup_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))]
+    slurm = os.environ.get("SLURM_CPUS_ON_NODE", "")
+    if "SLURM_JOB_ID" in os.environ and slurm.isdecimal():  # Slurm may not enforce them
+        limits.append(int(slurm))
+    return min(limits)
 
 
 def _cgroup_limits(groups: Path, root: Path) -> Iterator[float]:
-    """Yield the limit of each control group around this process, in CPUs.
-
-    A container has its limit at the top of the visible groups, a job at a lower level.
-    """
-    try:
-        lines = groups.read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux
-        return
-    for _, kinds, name in (line.split(":", 2) for line in lines if line.count(":") >= 2):
-        if kinds == "":
-            top, files = root, ["cpu.max"]
-        elif "cpu" in kinds.split(","):
-            top, files = root / "cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
-        else:
-            continue
-        place = top / name.lstrip("/")
+    """Yield the limit of this process's control group (version 2) and of each group around it."""
+    with contextlib.suppress(OSError):
+        found = re.search("^0::/(.*)$", groups.read_text(encoding="utf-8"), re.MULTILINE)
+        place = root / found[1] if found else root
         for folder in (place, *place.parents):
-            try:
-                values = [(folder / file).read_text(encoding="ascii") for file in files]
-                quota, period = " ".join(values).split()
-                if int(quota) > 0 and int(period) > 0:
-                    yield int(quota) / int(period)
-            except (OSError, ValueError):  # no limit here, or "max"
-                pass
-            if folder == top:
-                break
-
-
-def _slurm_limit() -> Iterator[float]:
-    """Yield the CPUs that Slurm gave this job on this node, even if Slurm does not enforce them."""
-    values = os.environ.get("SLURM_CPUS_ON_NODE", "")
-    if "SLURM_JOB_ID" in os.environ and values.isascii() and values.isdigit():
-        yield int(values)
+            with contextlib.suppress(OSError, ValueError):  # no limit here, or "max"
+                quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
+                yield int(quota) / int(period)
+            if folder == root:
+                return
 
 
 def map_in_processes(
@@ -308,25 +272,20 @@ def map_in_processes(
         raise DataError(f"num_workers is {num_workers}: use 1 or more")
     # fork starts in milliseconds and needs no importable main module, which a notebook lacks.
     method = "fork" if sys.platform == "linux" else "spawn"
-    try:
-        pool = ProcessPoolExecutor(
-            num_workers,
-            mp_context=multiprocessing.get_context(method),
-            initializer=_start_worker,
-            initargs=(os.getpid(),),
-        )
-    except (OSError, ValueError) as error:  # no shared memory, or too many workers
-        raise _cannot_start(num_workers, error) from None
+    pool = ProcessPoolExecutor(
+        num_workers,
+        mp_context=multiprocessing.get_context(method),
+        initializer=_start_worker,
+        initargs=(os.getpid(),),
+    )
     waiting = iter(jobs)
     batches = iter(lambda: list(islice(waiting, batch_size)), [])
     under_way: set[Future[list[Result]]] = set()
     try:
         while True:
-            for batch in batches:
+            for batch in islice(batches, 2 * num_workers - len(under_way)):
                 with _interrupt_deferred():
                     under_way.add(_submit(pool, work, batch, num_workers))
-                if len(under_way) >= 2 * num_workers:
-                    break
             if not under_way:
                 break
             with _interrupt_deferred():
@@ -355,19 +314,14 @@ def _submit(
         for process in set(multiprocessing.active_children()).difference(others):
             process.kill()
             process.join()
-        raise _cannot_start(num_workers, error) from None
+        raise DataError(
+            f"{num_workers:,} worker processes cannot be started ({error.strerror});"
+            " run the same command again, with fewer --num-workers"
+        ) from None
 
 
 def _do_batch(work: Callable[[Job], Result], batch: list[Job]) -> list[Result]:
     return [work(job) for job in batch]
-
-
-def _cannot_start(num_workers: int, error: Exception) -> DataError:
-    reason = getattr(error, "strerror", None) or error
-    return DataError(
-        f"{num_workers:,} worker processes cannot be started ({reason});"
-        " run the same command again, with fewer --num-workers"
-    )
 
 
 @contextlib.contextmanager

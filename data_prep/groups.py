@@ -39,10 +39,7 @@ def shared_groups(
 
 
 def patients_in_paths(paths: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Return the pattern by which all paths name a patient, and the patient of each image.
-
-    None if not all paths do, or if no patient has two images.
-    """
+    """Return the pattern by which all paths name a patient, and the patient of each image."""
     for pattern in PATIENTS:
         finds = re.compile(pattern).search
         found = [match[0] if (match := finds(path)) else "" for path in paths]

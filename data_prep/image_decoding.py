@@ -47,16 +47,6 @@ TURNED = "turned upright, as the EXIF orientation says"
 DARK = "less than a tenth of the levels is used"
 ONE_LEVEL = "all pixels are equal"
 
-#: The steps from the EXIF orientation of a JPEG to the upright image, as ImageOps.exif_transpose.
-TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 #: EXIF data come first in a JPEG.
 EXIF_BYTES = 1 << 16
 
@@ -113,7 +103,7 @@ def decode(
     try:
         pixels = decode_grey_png(data, MAX_PIXELS)
         if pixels is None and data.startswith(b"\xff\xd8\xff"):
-            pixels = _decode_jpeg(data, notes)
+            pixels = _decode_jpeg(data)
         if pixels is None:
             is_dicom = dicom.is_dicom(data)
             pixels = dicom.decode(data, path, MAX_PIXELS) if is_dicom else _decode_any(data, notes)
@@ -199,8 +189,8 @@ def _refuse_unsupported(image: Image.Image) -> None:
         raise ValueError("more than one image in the file; only single images are read")
 
 
-def _decode_jpeg(data: bytes, notes: list[str]) -> np.ndarray | None:
-    """Decode an intact grey or RGB JPEG, else return None.
+def _decode_jpeg(data: bytes) -> np.ndarray | None:
+    """Decode an intact, upright, grey or RGB JPEG, else return None.
 
     Resized images are such files. Pillow reads every segment in Python; simplejpeg calls
     libjpeg-turbo directly and gives the same pixels in half the time. Raises ValueError if
@@ -212,6 +202,10 @@ def _decode_jpeg(data: bytes, notes: list[str]) -> np.ndarray | None:
         height, width, kind, _ = simplejpeg.decode_jpeg_header(data)
         if kind not in ("Gray", "YCbCr", "RGB") or height * width > MAX_PIXELS:
             return None
+        if b"Exif\0\0" in data[:EXIF_BYTES]:
+            with Image.open(io.BytesIO(data), formats=("JPEG",)) as image:
+                if _orientation(image) != 1:
+                    return None
         channels, wanted = (1, "GRAY") if kind == "Gray" else (3, "RGB")
         # An odd address: at multiples of 32 libjpeg-turbo writes past the cache, and cropping the
         # image then waits for the memory.
@@ -221,15 +215,7 @@ def _decode_jpeg(data: bytes, notes: list[str]) -> np.ndarray | None:
         if str(error).startswith("Corrupt JPEG data") and not HARMLESS.search(str(error)):
             raise
         return None  # Pillow may still read the file, or gives the reason
-    pixels = pixels[..., 0] if channels == 1 else pixels
-    if b"Exif\0\0" not in data[:EXIF_BYTES]:
-        return pixels
-    with Image.open(io.BytesIO(data), formats=("JPEG",)) as image:
-        turn = TURNS.get(_orientation(image))
-    if turn is None:
-        return pixels
-    notes.append(TURNED)
-    return np.array(Image.fromarray(pixels).transpose(turn))
+    return pixels[..., 0] if channels == 1 else pixels
 
 
 def _to_grey_or_rgb(image: Image.Image) -> Image.Image:

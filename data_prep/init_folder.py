@@ -40,14 +40,7 @@ task = "{task}"
 def init_folder(
     folder: str | os.PathLike[str], output: str | os.PathLike[str] | None = None, **options: Any
 ) -> list[str]:
-    """Recognise the layout of a folder, write its mapping and recipe, and return what to print.
-
-    The two files are written to `output` (default: the folder). `options` are those of the reader
-    `imagefolder`, which then reads the folder.
-
-    Raises `DataError`, before anything is written, if a file exists, if the layout is unknown or if
-    the images and labels do not match.
-    """
+    """Recognise the layout of a folder, write its mapping and recipe, and return what to print."""
     folder, to = Path(folder), Path(output or folder)
     for name in (MAPPING_FILE, RECIPE_FILE):
         if os.path.lexists(to / name):
@@ -101,9 +94,6 @@ def _words(options: Mapping[str, Any]) -> list[str]:
     """Return the words of a command line that give these options."""
     words = []
     for name, value in options.items():
-        if name == "links":
-            words += ["--follow-links"] if value == "follow" else []
-            continue
         for text in [value] if isinstance(value, str) else value:
             words += [f"--{name.replace('_', '-')}", shlex.quote(text)]
     return words

@@ -49,13 +49,10 @@ class Recognised(NamedTuple):
 
 
 def recognise(folder: Path, options: Mapping[str, Any]) -> Recognised:
-    """Return the layout of a folder; `DataError`, with what to write, if it is unknown.
-
-    With other options of the reader `imagefolder` than `links`, only class folders are recognised.
-    """
+    """Return the layout of a folder; `DataError`, with what to write, if it is unknown."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder: name the folder with the images and labels")
-    if options.keys() - {"links"}:
+    if options:
         return _class_folders(folder, options)
     tables, damaged = _tables(folder)
     if known := _published(folder, tables) or _table(folder, tables):
@@ -132,10 +129,7 @@ def _table(folder: Path, tables: dict[str, CsvFile]) -> Recognised | None:
 
 
 def _possible_paths(rows: CsvFile) -> list[str]:
-    """Return the columns that may name images, the longest texts first.
-
-    A path comes before a number that happens to be the name of an image, too.
-    """
+    """Return the columns that may name images, the longest texts first."""
     if rows.table.empty:
         return []
     names = [name for name in rows.header if name and not re.search("[{}:]", name)]
@@ -196,22 +190,11 @@ def _mapping(
     folder: Path, layout: Layout, names: list[str], tables: dict[str, CsvFile]
 ) -> dict[str, Any]:
     """Return the keys of `table.toml`, with the paths of the images as they are on the disk."""
-    first, labels = tables[names[0]], tables[names[0]]
+    first = tables[names[0]]
     mapping: dict[str, Any] = {"file": _by_part(folder, names)}
-    if layout.joined:
-        needed = {*layout.joined, *layout.others}
-        second = [name for name, rows in tables.items() if needed <= set(rows.header)]
-        if not second:
-            raise DataError(
-                f"{folder}: {layout.name} without the CSV file of its labels, with the columns"
-                f" {', '.join(sorted(needed))}; put it beside {names[0]}"
-            )
-        mapping["join"] = {"file": second[0], "on": list(layout.joined)}
-        labels = tables[second[0]]
     mapping |= layout.keys | _paths(folder, first, layout.keys["path"], len(names) > 1)
     if not {"findings", "class"} & mapping.keys():
-        others = {*layout.others, *layout.joined}
-        mapping["findings"] = [name for name in labels.header if name not in others]
+        mapping["findings"] = [name for name in first.header if name not in layout.others]
     return mapping
 
 

@@ -12,7 +12,6 @@ import csv
 import hashlib
 import io
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -46,11 +45,6 @@ class Row(NamedTuple):
     problem: str = ""
 
 
-HEADER = ",".join(Row._fields)
-SHA256 = re.compile(r"[0-9a-f]{64}")
-NUMBER = re.compile(r"[0-9]{1,15}")
-
-
 def sha256_of(data: bytes | memoryview) -> str:
     """Return the SHA-256 as hexadecimal digits, as `sha256sum` prints it."""
     return hashlib.sha256(data).hexdigest()
@@ -60,13 +54,6 @@ def file_state(path: str | os.PathLike[str]) -> str:
     """Return bytes and times of a file; every write changes at least the last time."""
     found = os.stat(path)  # noqa: PTH116 (speed)
     return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
-
-
-def has_manifest(folder: Path) -> bool:
-    """Return whether a folder has a manifest, complete or not."""
-    with contextlib.suppress(OSError, DataError):
-        return _text(folder / MANIFEST).startswith(HEADER)
-    return False
 
 
 def read_manifest(folder: Path, *, partial: bool = False) -> dict[str, Row]:
@@ -138,22 +125,12 @@ def _rows(text: str) -> Iterator[Row]:
     if next(reader, None) != list(Row._fields):
         raise ValueError("not the header of a manifest")
     for cells in reader:
-        yield _checked(cells)
+        if len(cells) != len(Row._fields) or not cells[0] or not cells[2].isdecimal():
+            raise ValueError("no image, no number of bytes, or too few or too many columns")
+        image, file, size, *others = cells
+        yield Row(image, file, int(size), *others)
     if whole != text:
         raise ValueError("cut short")
-
-
-def _checked(cells: list[str]) -> Row:
-    if len(cells) != len(Row._fields):
-        raise ValueError(f"{len(cells)} columns, expected {len(Row._fields)}")
-    image, file, size, sha256, source, source_sha256, state, problem = cells
-    if not image or NUMBER.fullmatch(size) is None:
-        raise ValueError("no image or no number of bytes")
-    if SHA256.fullmatch(sha256) is None and (file or sha256 or not problem):
-        raise ValueError(f"sha256 is {sha256!r}")
-    if SHA256.fullmatch(source_sha256) is None and (source_sha256 or not problem):
-        raise ValueError(f"source_sha256 is {source_sha256!r}")
-    return Row(image, file, int(size), sha256, source, source_sha256, state, problem)
 
 
 def _encoded(rows: Iterable[Iterable[object]]) -> bytes:

@@ -14,8 +14,9 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -163,9 +164,10 @@ def prepare_nih(
         images_bar = tqdm(
             total=len(known), desc="resize", unit=" images", disable=not progress or None
         )
+        arriving = closing(_arriving(sources, todo, staging, connections, bytes_bar))
         try:
-            with bytes_bar, images_bar, manifest.appending(target, rows) as add:
-                for remote, archive in _arriving(sources, todo, staging, connections, bytes_bar):
+            with bytes_bar, images_bar, arriving as coming, manifest.appending(target, rows) as add:
+                for remote, archive in coming:
                     jobs = _jobs(remote.name, archive, {*known}, rows, kept, settings, images_bar)
                     work = partial(_resize_image, target=os.fspath(target), settings=settings)
                     for made in map_in_processes(work, jobs, BATCH, num_workers):
@@ -285,7 +287,7 @@ def _arriving(
     staging: Path,
     connections: int,
     bar: tqdm[Any],
-) -> Iterator[tuple[RemoteFile, Path]]:
+) -> Generator[tuple[RemoteFile, Path], None, None]:
     """Yield the archives in order, their checksums verified; threads download a few ahead."""
     if sources.folder is not None:
         for remote in todo:
@@ -308,8 +310,8 @@ def _arriving(
         try:
             while coming:
                 coming.extend((one, pool.submit(fetch, one)) for one in islice(waiting, 1))
-                remote, archive = coming.popleft()
-                yield remote, archive.result()
+                remote, arriving = coming.popleft()
+                yield remote, arriving.result()
         finally:
             stop.set()
             pool.shutdown(cancel_futures=True)

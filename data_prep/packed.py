@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -37,7 +36,7 @@ from data_prep.manifest import Row
 from data_prep.prepared_folder import disk_error_text
 from data_prep.readers import catalog_reader as sources
 from data_prep.readers import labels_csv
-from data_prep.resize_plan import list_source_images
+from data_prep.resize import list_source_images
 
 TOOL = "data_prep pack 1"
 
@@ -104,12 +103,6 @@ def pack_folder(
         remove_temporary_files(target)
         if any(target.iterdir()) and not is_packed(target):
             raise DataError(f"{target} contains other files; name an empty or a new folder")
-        need = first.size * len(names)
-        if (free := shutil.disk_usage(target).free) < need:
-            raise DataError(
-                f"{target}: {need / 1e6:,.1f} MB are needed, {free / 1e6:,.1f} MB are free; free"
-                " some space"
-            )
         jobs = [
             (at, name, place, known[name].sha256 if name in known else "")
             for at, (name, place) in enumerate(zip(names, found.sources, strict=True))

@@ -8,14 +8,15 @@ takes most of the time; ISA-L (package `isal`) needs half the time of zlib or le
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from PIL import Image
-
-from data_prep.compiled import shrink, unfilter
 
 zlib_backend: Any = zlib
 try:
@@ -25,6 +26,13 @@ except ImportError:  # an environment with only the common packages
 else:
     zlib_backend = isal_zlib
 
+_grey: Any = None
+with contextlib.suppress(ImportError):  # there was no C compiler
+    _grey = importlib.import_module("data_prep._grey")
+unfilter: Callable[[bytes, np.ndarray, int, int], None] | None = getattr(_grey, "unfilter", None)
+shrink: Callable[[np.ndarray, np.ndarray, int, int, int], bool] | None
+shrink = getattr(_grey, "shrink", None)
+
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -33,11 +41,7 @@ class NotGreyPngError(Exception):
 
 
 def decode_grey_png(data: bytes, max_pixels: int) -> np.ndarray | None:
-    """Decode an intact 8-bit grey PNG to uint8 (height, width), else return None.
-
-    The function checks all checksums, the number of bytes and the end of the file. A file with the
-    result None may still be a valid image of another kind.
-    """
+    """Decode an intact 8-bit grey PNG to uint8 (height, width), else return None."""
     try:
         return _decode(data, max_pixels)
     except (NotGreyPngError, struct.error, zlib.error, zlib_backend.error, ValueError):
@@ -79,10 +83,7 @@ def _image_data(data: bytes) -> bytes:
 
 
 def resize_square(image: np.ndarray, size: int) -> np.ndarray:
-    """Resize a uint8 array, (height, width) or (height, width, 3), to (size, size), antialiased.
-
-    The sampling is bilinear. The pixels are Pillow's, or within one level with the compiled code.
-    """
+    """Resize a uint8 array, (height, width) or (height, width, 3), to (size, size), antialiased."""
     if image.ndim == 3:
         return np.stack(
             [resize_square(image[..., at], size) for at in range(image.shape[2])], axis=2

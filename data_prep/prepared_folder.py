@@ -94,15 +94,13 @@ def open_target(target: Path, settings: dict[str, Any]) -> PreviousState:
     note = read_prepared(target)
     if note is None:
         # A folder with a manifest was written by data-prep, but its settings are lost.
-        if any(target.iterdir()) and not manifest.has_manifest(target):
+        if any(target.iterdir()) and not (target / MANIFEST).is_file():
             raise DataError(f"{target} contains other files; name an empty or a new folder")
         mark_incomplete(target, settings)
         manifest.write_manifest(target, [])
         return PreviousState({}, False, settings)
-    differing = [
-        key for key in (*settings, *OPTIONAL_SETTINGS) if note.get(key) != settings.get(key)
-    ]
-    differing = list(dict.fromkeys(differing))
+    keys = dict.fromkeys((*settings, *OPTIONAL_SETTINGS))
+    differing = [key for key in keys if note.get(key) != settings.get(key)]
     if differing:
         raise DataError(
             f"{target} was written with another {' and '.join(differing)}"
@@ -222,10 +220,7 @@ def text_without_path(error: DataError, path: str) -> str:
 def encode_image(
     image: np.ndarray, settings: dict[str, Any], notes: list[str] | None = None
 ) -> bytes:
-    """Resize and encode an image, uint8 (height, width) or (height, width, 3).
-
-    A note is added to `notes` if the levels of the small image hardly differ.
-    """
+    """Resize and encode an image, uint8 (height, width) or (height, width, 3)."""
     if settings.get("resize_mode") == "center-crop":  # the square in the middle
         height, width = image.shape[:2]
         side = min(height, width)
@@ -252,15 +247,9 @@ def _reject_list(rejected: list[Rejection]) -> bytes | None:
     if not rejected:
         return None
     text = io.StringIO()
-    rows = ([_as_text(name), _as_text(reason)] for name, reason in rejected)
+    rows = ([printable(name), printable(reason)] for name, reason in rejected)
     csv.writer(text, lineterminator="\n").writerows([("image", "reason"), *rows])
     return text.getvalue().encode()
-
-
-def _as_text(cell: str) -> str:
-    """Escape a cell that a spreadsheet would compute: `=cmd...` gets a quote in front."""
-    cell = printable(cell)
-    return f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell
 
 
 def _content(file: Path) -> bytes | None:

@@ -15,8 +15,6 @@ class Layout(NamedTuple):
     columns: tuple[str, ...]
     keys: dict[str, Any]
     others: tuple[str, ...] = ()
-    joined: tuple[str, ...] = ()
-    """Columns that a row and the row of a second file share, which then has the findings."""
     rgb: bool = False
 
 
@@ -26,17 +24,6 @@ LAYOUTS = (
         ("Path", "Frontal/Lateral", "No Finding"),
         {"path": "Path", "group": "Path", "group_pattern": "patient[0-9]+"},
         others=("Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", "No Finding"),
-    ),
-    Layout(
-        "MIMIC-CXR",
-        ("dicom_id", "study_id", "subject_id", "split"),
-        {
-            "path": "files/p{subject_id:2}/p{subject_id}/s{study_id}/{dicom_id}",
-            "group": "subject_id",
-            "split": "split",
-        },
-        others=("No Finding",),
-        joined=("subject_id", "study_id"),
     ),
     Layout(
         "PadChest",

@@ -1,11 +1,10 @@
-"""Write the files of a synthetic data set on all cores; an interrupted run continues."""
+"""Write the files of a synthetic data set on all cores; an interrupted run starts again."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +20,6 @@ from data_prep.files import (
     write_atomic,
     write_json,
 )
-from data_prep.image_decoding import IMAGE_EXTENSIONS, decode
 from data_prep.prepared_folder import disk_error_text
 
 BATCH = 8
@@ -86,7 +84,7 @@ def write_synthetic_folder(
                 remove_temporary_files(folder / place)
             done = {path for path in jobs if (folder / path).is_file()}
             if not all((folder / name).exists() for name in last):
-                done = _intact_files(sorted(done), folder, num_workers)
+                done = set()  # a power cut may have emptied some files
             todo = [job for path, job in jobs.items() if path not in done]
             with tqdm(
                 total=len(jobs),
@@ -104,22 +102,3 @@ def write_synthetic_folder(
             have = sum((folder / path).is_file() for path in jobs)
             raise DataError(disk_error_text(folder, error, have, len(jobs))) from None
     return {**settings, "written": len(todo), "seconds": time.monotonic() - started}
-
-
-def _intact_files(paths: list[str], folder: Path, num_workers: int | None) -> set[str]:
-    """Return the intact images of an incomplete set; a power cut may have emptied some files.
-
-    Files that are not images are written again, because there are few.
-    """
-    images = [path for path in paths if path.lower().endswith(IMAGE_EXTENSIONS)]
-    work = partial(_intact, folder=os.fspath(folder))
-    found = map_in_processes(work, images, BATCH, num_workers)
-    return {path for some in found for path in some if path is not None}
-
-
-def _intact(path: str, *, folder: str) -> str | None:
-    try:
-        decode(Path(folder, path).read_bytes(), path, 3)
-    except DataError:
-        return None
-    return path

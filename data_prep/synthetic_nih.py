@@ -1,4 +1,4 @@
-"""Generate synthetic X-ray-like images in the layouts of the NIH's ChestX-ray14 and of CheXpert.
+"""Generate synthetic X-ray-like images in the layout of the NIH's ChestX-ray14.
 
 The labels have the NIH's combinations (see `nih_counts.json`), and patients have as many images as
 the NIH's. Findings that are rare in the NIH's set are more frequent here: each finding is in at
@@ -14,7 +14,6 @@ where a program extracted the labels from reports. Therefore no model can reach 
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Sequence
 from functools import cache, partial
@@ -23,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from data_prep.files import write_atomic
 from data_prep.png import encode_png
@@ -52,38 +50,6 @@ MISSED_SHARE = 0.06
 UNLABELLED_SHARE = 0.05
 #: Maximum per patient; the NIH's patients have up to 184, too many for a small set.
 MAX_IMAGES_PER_PATIENT = 20
-
-CHEXPERT_TOOL = "data_prep demo table 1"
-
-#: Five findings of the NIH by CheXpert's names.
-CHEXPERT_FINDINGS = {
-    "Atelectasis": "Atelectasis",
-    "Cardiomegaly": "Cardiomegaly",
-    "Consolidation": "Consolidation",
-    "Edema": "Edema",
-    "Pleural Effusion": "Effusion",
-}
-CHEXPERT_HEADER = [
-    "Path",
-    "Sex",
-    "Age",
-    "Frontal/Lateral",
-    "AP/PA",
-    "No Finding",
-    *CHEXPERT_FINDINGS,
-]
-
-#: Share of uncertain labels, and share of empty cells among the negative labels.
-UNCERTAIN_SHARE, EMPTY_SHARE = 0.05, 0.6
-
-CHEXPERT_MAPPING = """\
-# What the columns of train.csv mean; see docs/your-images.md.
-file = "train.csv"
-path = "Path"
-group = "Path"
-group_pattern = "patient[0-9]+"
-findings = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
-"""
 
 #: One image to generate: its path, patient, follow-up, findings.
 Job = tuple[str, int, int, tuple[str, ...]]
@@ -135,67 +101,9 @@ def generate_nih(
     return {**made, "patients": patients, "skipped": images - made["written"]}
 
 
-def generate_chexpert(
-    folder: str | os.PathLike[str],
-    *,
-    images: int = 1600,
-    seed: int = 0,
-    size: int = 320,
-    num_workers: int | None = None,
-    progress: bool = True,
-) -> dict[str, Any]:
-    """Generate X-ray-like images in CheXpert's layout: `train.csv`, grey JPEG files, `table.toml`.
-
-    The CSV has a column per finding: 1.0, 0.0, -1.0 for an uncertain label, and an empty cell for a
-    finding that the report does not mention.
-
-    Images and findings are the same as in `generate_nih`. The same arguments, with the same Pillow,
-    give the same bytes. Returns `images`, `seed`, `size`, `written` and `seconds`.
-    """
-    check_numbers(images, size, seed)
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 4])))
-    jobs: dict[str, Job] = {}
-    lines = [",".join(CHEXPERT_HEADER)]
-    for _, patient, followup, findings in assign_findings(images, seed)[0]:
-        path = f"train/patient{patient:05d}/study{followup + 1}/view1_frontal.jpg"
-        jobs[path] = (path, patient, followup, findings)
-        cells = ["" if findings else "1.0"]
-        for name in CHEXPERT_FINDINGS.values():
-            doubt, silence = rng.random(2)
-            if doubt < UNCERTAIN_SHARE:
-                cells.append("-1.0")
-            elif name in findings:
-                cells.append("1.0")
-            else:
-                cells.append("" if silence < EMPTY_SHARE else "0.0")
-        lines.append(",".join([path, "Unknown", "0", "Frontal", "PA", *cells]))
-    settings = {
-        "tool": CHEXPERT_TOOL,
-        "format": "table",
-        "images": images,
-        "seed": seed,
-        "size": size,
-    }
-    return write_synthetic_folder(
-        Path(folder),
-        settings,
-        jobs,
-        partial(_write_image, folder=os.fspath(folder), seed=seed, size=size),
-        {"table.toml": CHEXPERT_MAPPING.encode(), "train.csv": ("\n".join(lines) + "\n").encode()},
-        num_workers=num_workers,
-        progress=progress,
-    )
-
-
 def _write_image(job: Job, *, folder: str, seed: int, size: int) -> None:
     path, patient, followup, findings = job
-    image = generate_xray(seed, patient, followup, findings, size)
-    if path.endswith(".png"):
-        data = encode_png(image, is_noisy=True)
-    else:
-        buffer = io.BytesIO()
-        Image.fromarray(image).save(buffer, "JPEG", quality=90)
-        data = buffer.getvalue()
+    data = encode_png(generate_xray(seed, patient, followup, findings, size), is_noisy=True)
     write_atomic(os.path.join(folder, path), data)  # noqa: PTH118
 
 
@@ -276,10 +184,7 @@ def assign_findings(images: int, seed: int) -> tuple[list[Job], str]:
 
 
 def _in_proportion(counts: Sequence[int], draws: int) -> list[int]:
-    """Return `draws` indices with frequencies in proportion to the counts, evenly spaced.
-
-    Without randomness even a small set has nearly the exact proportions.
-    """
+    """Return `draws` indices with frequencies in proportion to the counts, evenly spaced."""
     edges = np.cumsum(counts)
     places = (np.arange(draws) + 0.5) * (edges[-1] / draws)
     return [int(at) for at in np.searchsorted(edges, places, side="right")]

@@ -152,11 +152,7 @@ def generate_imagefolder(
     num_workers: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Generate JPEGs in a folder per class, under `train/` and `val/` (a sixth of each class).
-
-    Shorter sides have `size` pixels, longer sides up to 1.5 times as many. The same arguments, and
-    the same Pillow, give the same bytes. Returns `images`, `seed`, `size`, `written` and `seconds`.
-    """
+    """Generate JPEGs in a folder per class, under `train/` and `val/` (a sixth of each class)."""
     check_numbers(images, size, seed, fewest=60, most=2_000_000, largest=4096)
     per_class: list[list[int]] = [[] for _ in CLASSES]
     for at in range(images):

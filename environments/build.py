@@ -37,7 +37,7 @@ import offline
 import python311
 import sources
 from environment import BuildError, Maker
-from kernels import HERE, KERNELS, ROOT, VENVS
+from kernels import HERE, KERNELS, VENVS
 
 # --- What several environments need ----------------------------------------------------------
 
@@ -66,22 +66,21 @@ def get_maker(machine: kernels.Machine, folder: Path | None = None) -> Maker:
     if folder:
         offline.use(folder)
     uv = python311.find_uv(VENVS)
-    python = python311.find_python(uv)
-    if not python and folder:
-        python = offline.bring_python(folder, VENVS)
-    return Maker(uv, python or python311.fetch_python(uv), machine)
+    return Maker(uv, python311.find_python(uv) or python311.fetch_python(uv), machine)
 
 
 def make_pillow_simd() -> Path:
     """Build the wheel that replaces Pillow. Raises BuildError if that is impossible."""
     if not sources.compiler() and sources.pillow_simd_there(environment.wheels()) is None:
         raise BuildError("no C compiler for pillow-simd (Debian: gcc)")
-    log = VENVS / "pillow-simd.log"
-    run = environment.runner(log)
+    run = environment.runner(VENVS / "pillow-simd.log")
     try:
         return sources.pillow_simd(environment.tools_python(), environment.wheels(), run)
     except BuildError:
-        raise BuildError(sources.why_no_pillow_simd(log.read_text())) from None
+        raise BuildError(
+            "pillow-simd did not compile, see .venvs/pillow-simd.log; it needs headers"
+            " (Debian: python3-dev zlib1g-dev libjpeg-dev)"
+        ) from None
 
 
 def instead_of_pillow() -> list[Path]:
@@ -125,31 +124,13 @@ def line(status: dict[str, Any]) -> str:
     return f"{status['kernel']:11} {word:6} {status['seconds']:5.0f} s  {status['form']}  {rest}"
 
 
-def what_is_slow() -> str:
-    """One line if data_prep's optional compiled part is missing, else an empty string."""
-    if any((ROOT / "data_prep").glob("_grey*.so")):
-        return ""
-    if sources.compiler():
-        return (
-            "data_prep's compiled part could not be built, so preparing images takes two to three"
-            " times as long. See .venvs/project.log."
-        )
-    return (
-        "There is no C compiler, so preparing images takes two to three times as long. Install one"
-        " (Debian: gcc) and run make envs again."
-    )
-
-
 # --- The command -----------------------------------------------------------------------------
 
 
 def run_locked(
     wanted: list[str], options: argparse.Namespace, more: list[str], variants: dict[str, str]
 ) -> int:
-    """Run the command; no other build runs in this checkout at the same time.
-
-    `variants` are those of an offline folder, or empty.
-    """
+    """Run the command; no other build runs in this checkout at the same time."""
     machine = kernels.this_machine(True if variants else options.gpu)
     if variants:
         machine = machine._replace(gpu=True, variants=tuple(variants.items()))
@@ -163,15 +144,13 @@ def run_locked(
     if todo:
         maker = get_maker(machine, options.offline)
         if options.lock:
-            return locks.make(maker.uv, maker.python, wanted, more)
+            return locks.make(maker.uv, maker.python, more)
         kind = "GPU" if any(kernels.variant(k, machine) != "cpu" for k in todo) else "CPU"
         print(f"Building {', '.join(todo)} in .venvs/ ({kind} variants) with {maker.python}; "
               "details in .venvs/<environment>.log", flush=True)  # fmt: skip
         failed = [one for one in build_all(todo, maker) if not one["ok"]]
     else:
         print(f"All environments are complete: {', '.join(wanted)}.")
-    if slow := what_is_slow():
-        print(slow)
     if environment.stamped("lab"):
         for kernel in (k for k in KERNELS if environment.stamped(k) and kernels.status(k)["ok"]):
             kernels.register(kernel, kernels.status(kernel)["form"])
@@ -195,10 +174,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(options: argparse.Namespace, usual: list[str]) -> tuple[list[str], str]:
-    """The chosen environments, and the mistake in the options ("" if there is none).
-
-    The text of --gpu becomes a Gpu.
-    """
+    """The chosen environments, and the mistake in the options ("" if there is none)."""
     named = usual if options.environments is None else options.environments.split(",")
     wanted = [k for k in dict.fromkeys(named) if k]
     if isinstance(options.gpu, str):
@@ -232,7 +208,7 @@ def main(arguments: list[str]) -> int:
         if options.offline is not None:
             variants = offline.read(options.offline)
             usual = list(variants)
-    except offline.NotUsable as error:
+    except BuildError as error:
         print(f"build.py: {error}", file=sys.stderr)
         return 2
     wanted, wrong = chosen(options, usual)

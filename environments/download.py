@@ -3,7 +3,6 @@
 
     python3 environments/download.py                    this machine's variants, into wheels/
     python3 environments/download.py --environments lab,pytorch --gpu --folder /media/stick/wheels
-    python3 environments/download.py --with-python      Python 3.11 itself too
 
 Files that are there already are kept, so an interrupted command can be run again.
 Exit code: 0 all files are there, 2 a download failed, or there is a mistake in the command.
@@ -14,14 +13,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tarfile
 from pathlib import Path
 
 import build
 import environment
 import kernels
 import offline
-import python311
 from kernels import ROOT, VENVS
 
 #: The accepted manylinux tags, newest first; pip only compares names.
@@ -41,16 +38,6 @@ def fetch(path: Path, variants: dict[str, str]) -> None:
                  *(f"--platform=manylinux{tag}_x86_64" for tag in TAGS), "-r", lock])  # fmt: skip
         except environment.BuildError as error:
             raise environment.BuildError(f"{lock.name}: {error}") from None
-
-
-def pack_python(path: Path, maker: environment.Maker) -> None:
-    """Pack the Python 3.11 that uv downloads, which runs from any folder, into one file."""
-    # The installation's bin/python3.11, with uv's links resolved.
-    home = Path(python311.fetch_python(maker.uv)).resolve().parent.parent
-    part = path / f".part-{offline.PYTHON}"
-    with tarfile.open(part, "w") as packed:
-        packed.add(home, "python")
-    part.replace(path / offline.PYTHON)
 
 
 def what_next(path: Path, variants: dict[str, str]) -> str:
@@ -73,7 +60,6 @@ def main(arguments: list[str]) -> int:
     build.add_choices(parser)
     folder = "the folder to fill (default: wheels)"
     parser.add_argument("--folder", type=Path, default=ROOT / "wheels", help=folder)
-    parser.add_argument("--with-python", action="store_true", help="add Python 3.11 itself")
     options = parser.parse_args(arguments)
     wanted, wrong = build.chosen(options, kernels.USUAL)
     if wrong:
@@ -87,9 +73,6 @@ def main(arguments: list[str]) -> int:
         maker = build.get_maker(machine)
         build.make_small(VENVS / ".tools", lambda: maker)
         fetch(path, variants)
-        # If this machine has no Python 3.11, the other machine may have none either.
-        if options.with_python or python311.find_python(maker.uv) is None:
-            pack_python(path, maker)
         kernels.write_json(path / offline.INDEX, variants)
         print(what_next(path, variants))
         return 0

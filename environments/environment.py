@@ -137,10 +137,7 @@ def install_wheels(venv: Path, maker: Maker, run: sources.Run, what: list[Path])
 
 
 def editable_wheels() -> list[Path]:
-    """Wheels of the project and of gpumon that hold no code, but point to this checkout.
-
-    Built once, for every environment. Raises BuildError.
-    """
+    """Wheels of the project and of gpumon that hold no code, but point to this checkout."""
     folder = wheels() / "editable"
     shutil.rmtree(folder, ignore_errors=True)
     run = runner(VENVS / "project.log")
@@ -210,10 +207,7 @@ def runner(log: Path) -> sources.Run:
 
 
 def reason_in(log: str) -> str:
-    """The line of a log that best explains a failure: the cause from uv or pip, else the last.
-
-    A package index that does not answer is named, with the variable that replaces it.
-    """
+    """The line of a log that best explains a failure: the cause from uv or pip, else the last."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     causes = [line for line in lines if line.lower().startswith(("error:", "cause:", "caused by:"))]
     reason = (causes or lines or [""])[-1][:300]

@@ -28,11 +28,7 @@ class DriverError(Exception):
 
 
 def found() -> tuple[Gpu, ...]:
-    """All GPUs, whatever CUDA_VISIBLE_DEVICES is; an empty tuple without a driver.
-
-    Raises:
-        DriverError: the driver is installed and does not start.
-    """
+    """All GPUs, whatever CUDA_VISIBLE_DEVICES is; an empty tuple without a driver."""
     if not shutil.which(COMMAND[0]):
         return ()
     done = subprocess.run(COMMAND, capture_output=True, text=True, check=False)

@@ -54,14 +54,7 @@ class Machine(NamedTuple):
 
 
 def this_machine(gpu: bool | Gpu | None = None) -> Machine:
-    """Describe this machine: it gets GPU variants if an NVIDIA driver is loaded (also in WSL).
-
-    Args:
-        gpu: True or False to choose GPU or CPU variants; a GPU to describe another machine.
-
-    Raises:
-        gpus.DriverError: the choice depends on a driver that is installed and does not start.
-    """
+    """Describe this machine: it gets GPU variants if an NVIDIA driver is loaded (also in WSL)."""
     if isinstance(gpu, Gpu):
         return Machine(True, (gpu,))
     signs = "/proc/driver/nvidia/version", "/dev/nvidiactl", "/usr/lib/wsl/lib/libcuda.so.1"

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 
-from kernels import KERNELS
-
 HERE = Path(__file__).resolve().parent
-ALONE = (
-    "pillow-simd",
-    "chainercv",
-    "horovod-source",
-    "rivals",
-)  # installed in addition to a lock, which has their dependencies
+ALONE = ("pillow-simd", "chainercv", "horovod-source", "rivals")
+"""Installed in addition to a lock, which has their dependencies."""
 
 
-def make(uv: Path, python: str, kernels: list[str], more: list[str]) -> int:
-    """Write the locks of these environments from their .in files.
-
-    The locks of the tools are written only with those of all environments. Pins that still hold
-    are kept, unless `more` is -U.
-    """
+def make(uv: Path, python: str, more: list[str]) -> int:
+    """Write all locks from their .in files; pins that still hold are kept, unless `more` is -U."""
     names = {p.stem for p in HERE.glob("*.in") if p.stem != "common"}
-    if left := KERNELS.keys() - set(kernels):
-        patterns = {kernel: re.compile(rf"{kernel}(-gpu.*|-source)?") for kernel in kernels}
-        names = {
-            name for name in names if any(pattern.fullmatch(name) for pattern in patterns.values())
-        }
-        print(f"Unchanged locks: {', '.join(k for k in KERNELS if k in left)}, tools")
     for name in sorted(names, key="tools".__ne__):  # first the tools, which build the others
         alone = ["--no-deps"] * (name in ALONE)
         tools = ["--build-constraints", "tools.txt"] * (name != "tools")

@@ -6,23 +6,15 @@ The locks have the hash of each file, so uv and pip refuse a file that is missin
 from __future__ import annotations
 
 import os
-import shutil
-import tarfile
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import kernels
-import python311
+from environment import BuildError
 from kernels import HERE
 
 INDEX = "wheels.json"
 """The environments that the folder has packages for, and their variants."""
-PYTHON = f"python-{python311.VERSION}.tar"
-
-
-class NotUsable(Exception):
-    """The folder cannot be used; the message is one line with the reason and the remedy."""
 
 
 def locks_of(variants: Mapping[str, str]) -> list[Path]:
@@ -34,12 +26,12 @@ def locks_of(variants: Mapping[str, str]) -> list[Path]:
 
 
 def read(path: Path) -> dict[str, str]:
-    """The variant of each environment that a folder has packages for. Raises NotUsable."""
+    """The variant of each environment that a folder has packages for. Raises BuildError."""
     if not path.is_dir():
-        raise NotUsable(f"{path}: no such folder (make wheels creates one, with a network)")
+        raise BuildError(f"{path}: no such folder (make wheels creates one, with a network)")
     if variants := kernels.read_json(path / INDEX):
         return variants
-    raise NotUsable(
+    raise BuildError(
         f"{path / INDEX}: missing or damaged: run make wheels again, or copy the folder again"
     )
 
@@ -50,17 +42,3 @@ def use(folder: Path) -> None:
     address = folder.resolve().as_uri()
     os.environ.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=address)
     os.environ.update(UV_OFFLINE="1", UV_FIND_LINKS=address, UV_PYTHON_DOWNLOADS="never")
-
-
-def bring_python(folder: Path, venvs: Path) -> str | None:
-    """Unpack the folder's Python into `venvs/.python` once; None if the folder has no Python."""
-    if not (folder / PYTHON).exists():
-        return None
-    python = venvs / ".python" / "bin" / f"python{python311.VERSION}"
-    if not python.exists():
-        shutil.rmtree(venvs / ".python", ignore_errors=True)
-        with tempfile.TemporaryDirectory(dir=venvs) as scratch:
-            with tarfile.open(folder / PYTHON) as packed:
-                packed.extractall(scratch)  # from make wheels
-            (Path(scratch) / "python").rename(venvs / ".python")
-    return str(python)

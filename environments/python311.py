@@ -12,9 +12,6 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 VERSION = "3.11"
-SOUND = (3, 11, 8)
-"""Older ones may hang as a process forks: https://github.com/python/cpython/issues/112275. PyTorch
-forks its loader workers. They are used where there is no other."""
 
 
 class NoPython(Exception):
@@ -22,20 +19,10 @@ class NoPython(Exception):
 
 
 def find_python(uv: Path) -> str | None:
-    """The path of a Python 3.11: the one running this, else one that uv finds on PATH.
-
-    One from ``SOUND`` on is preferred.
-
-    One that uv has downloaded does not count. It is the interpreter itself, never a shim or a
-    virtual environment, which may be removed.
-    """
-    own = str(getattr(sys, "_base_executable", sys.executable))
-    is_311 = sys.version_info[:2] == SOUND[:2]
-    if is_311 and sys.version_info >= SOUND:
-        return own
-    find: list[str | Path] = [uv, "python", "find", "--system", "--no-managed-python"]
-    sound = _answer([*find, f">={'.'.join(map(str, SOUND))},<3.12"])
-    return sound or (own if is_311 else _answer([*find, VERSION]))
+    """The path of a Python 3.11: the one running this, else one that uv finds on PATH."""
+    if sys.version_info[:2] == (3, 11):
+        return str(getattr(sys, "_base_executable", sys.executable))
+    return _answer([uv, "python", "find", "--system", "--no-managed-python", VERSION])
 
 
 def _answer(command: list[str | Path]) -> str | None:
@@ -50,10 +37,7 @@ def _answer(command: list[str | Path]) -> str | None:
 
 
 def fetch_python(uv: Path) -> str:
-    """Let uv download Python 3.11 into uv's folder in the home directory.
-
-    Raises NoPython if that fails.
-    """
+    """Let uv download Python 3.11 into its folder in the home directory, or raise NoPython."""
     install = [str(uv), "python", "install", "--no-bin", "--quiet", VERSION]
     subprocess.run(install, stderr=subprocess.DEVNULL, check=False)
     found = _answer([uv, "python", "find", "--managed-python", VERSION])
@@ -97,11 +81,7 @@ def find_uv(venvs: Path) -> Path:
 
 
 def set_up_uv(venvs: Path) -> None:
-    """Set the variables of uv for this machine, unless the user has set them.
-
-    Two of pip's settings are always replaced, because they would prevent the installation of uv
-    into a folder.
-    """
+    """Set the variables of uv for this machine, unless the user has set them."""
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 (it never fails)
     if not home.exists() or home.stat().st_dev != venvs.stat().st_dev:
         # uv installs by hard links, which need its cache and .venvs on one file system.

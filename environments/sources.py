@@ -47,11 +47,7 @@ def compiler() -> str | None:
 
 
 def pillow_simd(python: Path, wheels: Path, run: Run) -> Path:
-    """Compiles pillow-simd for this CPU (about 40 s), unless its wheel is there. Returns the wheel.
-
-    `python` is the tools' interpreter. Raises whatever `run` raises where it cannot be compiled:
-    it needs a C compiler and the headers of Python, zlib and libjpeg.
-    """
+    """Compiles pillow-simd for this CPU (about 40 s), unless its wheel is there; the wheel."""
     if (found := pillow_simd_there(wheels)) is None:
         folder = wheels / instruction_set().lower()
         # SSE4 is what pillow-simd builds for unless told otherwise.
@@ -66,27 +62,11 @@ def pillow_simd_there(wheels: Path) -> Path | None:
     return next((wheels / instruction_set().lower()).glob("pillow_simd-*.whl"), None)
 
 
-def why_no_pillow_simd(log: str) -> str:
-    """One clause on why pillow-simd did not compile, from what the compiler said."""
-    for sign, reason in {
-        "Python.h": "the headers of Python are missing (Debian: python3-dev)",
-        "headers or library files could not be found for zlib": "zlib's headers are missing "
-        "(Debian: zlib1g-dev)",
-        "headers or library files could not be found for jpeg": "libjpeg's headers are missing "
-        "(Debian: libjpeg-dev)",
-    }.items():
-        if sign in log:
-            return reason
-    return "pillow-simd did not compile, see .venvs/pillow-simd.log"
-
-
 def chainercv(python: Path, wheels: Path, run: Run) -> Path:
     """Builds chainercv 0.13.1 without its one C extension, unless its wheel is there.
 
-    The extension, part of non-maximum suppression on GPUs (for object detection, which nothing
-    here does), is C code that Cython wrote in 2019 and that Python 3.11's headers no longer take.
-    The rest of chainercv is plain Python and works. So: the published archive, the extension taken
-    out of its setup.py, and a module in the extension's place that says so when it is called.
+    Python 3.11's headers no longer take that extension, a part of object detection. A module that
+    says so when it is called stands in its place.
     """
     if not (found := sorted(wheels.glob("chainercv-*.whl"))):
         with tempfile.TemporaryDirectory(dir=wheels) as scratch:
@@ -112,10 +92,8 @@ def why_no_horovod() -> str:
 def horovod(python: Path, wheels: Path, run: Run) -> Path:
     """Compiles Horovod 0.28.1 for the kernel whose interpreter `python` is, unless it has been.
 
-    Against that kernel's TensorFlow and MPI, whose places go into it. CMake comes from the kernel
-    too; a C++ compiler and `make` are the machine's. Left out are its operations inside XLA, off by
-    default: they include a header that TensorFlow's package no longer has. Raises what `run`
-    raises.
+    Against that kernel's TensorFlow and MPI, whose places go into it, with its CMake. Left out are
+    its operations inside XLA: they include a header that TensorFlow's package no longer has.
     """
     lock = (HERE / "horovod.txt").read_bytes() + (HERE / "horovod-source.txt").read_bytes()
     folder = wheels / f"horovod-{hashlib.sha256(lock + bytes(python)).hexdigest()[:12]}"

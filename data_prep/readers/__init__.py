@@ -10,21 +10,9 @@ A **reader** is any object with
 
 and nothing more. A class `Reader(folder=None)` in a user's file can be a reader, and `check_reader`
 reports in one line what is missing. The readers of data_prep are functions from a folder to a
-`Catalog` (`data_prep.catalog`): image names, locations, labels, groups, published parts.
-`open_reader` creates a `CatalogReader` from the catalog, with the additional members
+`Catalog` (`data_prep.catalog`), from which `open_reader` creates a `CatalogReader`.
 
-    catalog    the catalogue, without the images that a policy left out
-    array      the pixels of all images where they are in memory or mapped, else None
-    rows       the row of each image in `array`
-    table()    image, path, row, group and labels as a pandas table, one row per image
-
-A new format is a module with a function `catalog(folder, **options)` and a line in `READERS`:
-resizing, packing, verifying, the manifest, the split by groups and resuming then work.
-
-    nih            the NIH's label file and images/
-    table          any CSV, with a mapping of its columns in table.toml
-    imagefolder    a folder per class
-    cifar10        CIFAR-10's binary version
+A new format is a module with a function `catalog(folder, **options)` and a line in `READERS`.
 """
 
 from __future__ import annotations
@@ -83,7 +71,7 @@ def open_reader(
 
     Args:
         name: the format: `nih`, `table`, `imagefolder` or `cifar10`.
-        folder: the data folder, or an archive for `cifar10`.
+        folder: the data folder.
         channels: 1 for grey images, 3 for RGB.
         uncertain: treat a finding with an uncertain label as 0 (`zero`) or 1 (`one`), or exclude
             the image (`ignore`).
@@ -92,8 +80,8 @@ def open_reader(
         shares: fractions of the groups for train, valid and test, if no split was published.
         valid: fraction of the train groups that become valid, if no valid part was published.
         options: `table` (a mapping or its file) for `table`, `group` and `class_pattern` (regular
-            expressions) and `exclude` (names of folders to ignore) for `imagefolder`, `links`
-            (`refuse` or `follow`) for both, `skip_missing` and `check_images` for `nih`.
+            expressions) and `exclude` (names of folders to ignore) for `imagefolder`,
+            `skip_missing` and `check_images` for `nih`.
 
     Returns:
         A reader with `classes`, `targets`, `parts()` and `read(i)`, and `table()`, which lists the
@@ -105,8 +93,6 @@ def open_reader(
     if channels not in (1, 3):
         raise DataError(f"channels is {channels}; use 1 for grey or 3 for RGB")
     catalog, array = load_catalog(name, folder, **options)
-    if catalog.kind == "record":  # all images are in the array
-        cifar10.clear_cache()
     return CatalogReader(
         catalog,
         array,

@@ -70,10 +70,7 @@ class CatalogReader:
         return self.catalog.task
 
     def parts(self, seed: int | None = None) -> dict[str, np.ndarray]:
-        """Return the int64 indices, ascending, of `train`, `valid` and `test`.
-
-        No group is in two parts. `seed` replaces the seed of the reader.
-        """
+        """Return the int64 indices, ascending, of `train`, `valid` and `test`."""
         return split_catalog(self.catalog, **self._split | ({} if seed is None else {"seed": seed}))
 
     def read(self, i: int) -> np.ndarray:
@@ -112,8 +109,10 @@ def read_source(folder: str | os.PathLike[str], kind: str, place: str) -> bytes:
     """Return the bytes of a source, not decoded."""
     if kind == "file":
         return read_bytes(os.path.join(folder, place))  # noqa: PTH118 (speed)
-    name, offset, size = parse_location(place)
-    return cifar10.batch_bytes(Path(folder, name))[offset : offset + size]
+    name, offset, size = _parse_location(place)
+    with Path(folder, name).open("rb") as file:
+        file.seek(offset)
+        return file.read(size)
 
 
 def decode_source(
@@ -127,11 +126,11 @@ def decode_source(
 
 def source_state(folder: str | os.PathLike[str], kind: str, place: str) -> str:
     """Return `manifest.file_state` of the file that contains a source."""
-    name = place if kind == "file" else parse_location(place)[0]
-    return manifest.file_state(os.path.join(folder, name.partition("!")[0]))  # noqa: PTH118 (speed)
+    name = place if kind == "file" else _parse_location(place)[0]
+    return manifest.file_state(os.path.join(folder, name))  # noqa: PTH118 (speed)
 
 
-def parse_location(place: str) -> tuple[str, int, int]:
+def _parse_location(place: str) -> tuple[str, int, int]:
     """Return file, offset and number of bytes of a location within a file."""
     found = LOCATION.fullmatch(place)
     assert found is not None, place  # written by this package

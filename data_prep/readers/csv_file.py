@@ -118,21 +118,6 @@ class CsvFile:
             texts = texts + (column.str[: int(most)] if most else column) + text
         return texts
 
-    def join(self, second: CsvFile, on: tuple[str, ...]) -> None:
-        """Add the columns of a second file by the texts in columns that both have."""
-        keys, theirs = ([file.column(name) for name in on] for file in (self, second))
-        index = pd.MultiIndex.from_arrays(theirs)
-        if (twice := index.duplicated()).any():
-            at = int(twice.argmax())
-            key = ", ".join(index[at])
-            raise DataError(f"{second.where(at)}: {key} occurs twice; remove one row")
-        added = [name for name in second.header if name not in on]
-        places = index.get_indexer(pd.MultiIndex.from_arrays(keys))
-        for name in added:
-            column = second.column(name).to_numpy()
-            self.table[len(self.table.columns)] = [column[i] if i >= 0 else "" for i in places]
-        self.header = self.header + added
-
     def where(self, row: int) -> str:
         """Return file and line of a row, counted from 0 below the header; reads the file again."""
         line, _ = next(islice(self._lines(), row + 1, None), ("unknown", []))

@@ -15,12 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep import dicom
 from data_prep.catalog import Catalog, ending, passed_over_text
 from data_prep.errors import DataError
 from data_prep.image_decoding import IMAGE_EXTENSIONS
-from data_prep.readers.class_folders import first_by_kind, leave_out, refuse_copies, refuse_kinds
-from data_prep.readers.path_safety import UNSAFE_PATH, check_link, follows_links, same_form
+from data_prep.readers.path_safety import UNSAFE_PATH, same_form
 from data_prep.split import PARTS
 
 #: The parts by the names of their folders, in lower case.
@@ -34,17 +32,20 @@ SHORT_NAMES = {"tr", "dev"}
 #: A folder of this name without classes has images without labels.
 UNLABELLED = "seg_pred"
 
+#: Finds the folder of an image.
+LAST_FOLDER = "[^/]+(?=/[^/]+$)"
+
 
 @dataclass
 class _Search:
-    """The options of a search in a data folder, and the folders that it has met."""
+    """A search in a data folder: the folders to ignore, and those that it has met."""
 
     folder: Path
     exclude: frozenset[str]
-    follow_links: bool
     excluded: set[str] = field(default_factory=set)
-    opened: dict[tuple[int, int], str] = field(default_factory=dict)
-    """The opened folders by device and inode."""
+    opened: dict[str, str] = field(default_factory=dict)
+    """The opened folders by their real paths."""
+    passed_over: Counter[str] = field(default_factory=Counter)
 
 
 def catalog(
@@ -52,84 +53,91 @@ def catalog(
     group: str | None = None,
     class_pattern: str | None = None,
     exclude: Iterable[str] = (),
-    links: str = "refuse",
 ) -> Catalog:
     """List the images of a folder of classes.
 
-    `group` is a regular expression; the text it finds in an image's path is the group. The group
-    `dicom:PatientID` is the patient in the header. `class_pattern` finds the class in the path
-    likewise. Folders with a name in `exclude` are ignored. `links` is `refuse` or `follow`, for
-    links that lead out of the folder. The classes are the names of the folders of train, sorted;
-    the images come in the order of names.
+    `group` is a regular expression; the text it finds in an image's path is the group.
+    `class_pattern` finds the class in the path likewise. Folders with a name in `exclude` are
+    ignored. The classes are the names of the folders of train, sorted; the images come in the order
+    of names.
     """
-    search = _Search(folder, frozenset(exclude), follows_links(links))
+    search = _Search(folder, frozenset(exclude))
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder: unpack an archive")
+    top = _folders(search, "")
+    parts = sorted((_parts(search, top) or {0: ("", top)}).items())
     if class_pattern is None:
-        found = _folder_catalog(search, group)
+        listed, kinds = _folder_catalog(search, parts)
+        found = _with_groups(listed, group)
+        for classes in kinds:
+            _refuse_kinds(found, classes)
     else:
-        found = _with_groups(_pattern_catalog(search, class_pattern), group)
+        found = _with_groups(_pattern_catalog(search, parts, class_pattern), group)
     if unknown := sorted(search.exclude - search.excluded):
         raise DataError(f"{folder}: exclude names '{unknown[0]}', but no folder has this name")
     return found
 
 
-def _folder_catalog(search: _Search, group: str | None) -> Catalog:
-    folder, top = search.folder, _folders(search, "")
+def _leave_out(name: str) -> str:
+    return f'leave the folder out with --exclude {name} (in a recipe: exclude = ["{name}"])'
+
+
+def _folder_catalog(
+    search: _Search, found: Sequence[tuple[int, tuple[str, list[str]]]]
+) -> tuple[Catalog, list[dict[str, dict[str, int]]]]:
+    """List the images; also, for each part, the first image in each folder of a class."""
+    folder = search.folder
+    kinds: list[dict[str, dict[str, int]]] = []
     classes: list[str] = []
     images: list[str] = []
     labels: list[int] = []
     parts: list[int] = []
-    kinds: list[list[dict[str, int]]] = []
-    passed_over: Counter[str] = Counter()
-    for part, (home, places) in sorted((_parts(search, top) or {0: ("", top)}).items()):
+    for part, (home, places) in found:
         name = Path(home).name
         if not places:
             fix = ". If the class is in the images' names, find it with --class-pattern"
             if part:
-                fix = f". If its images have no labels, {leave_out(name)}"
+                fix = f". If its images have no labels, {_leave_out(name)}"
             raise DataError(f"{folder / home}: contains no folder; it needs one per class{fix}")
         classes = classes or [same_form(Path(place).name) for place in places]
-        kinds.append([])
+        kinds.append({})
         for place in places:
             if (label := same_form(Path(place).name)) not in classes:
                 raise DataError(
                     f"{folder / place}: a class without training images; the classes are"
                     f" {', '.join(classes[:20])}. If {name} has no folder per class,"
-                    f" {leave_out(name)}"
+                    f" {_leave_out(name)}"
                 )
-            other: Counter[str] = Counter()
-            found = _images(search, place, other)
-            if not found and part == 0:
-                seen = f" ({passed_over_text(other)})" if other else ""
+            before = search.passed_over.copy()
+            here = _images(search, place)
+            if not here and part == 0:
+                seen = passed_over_text(search.passed_over - before)
                 raise DataError(
-                    f"{folder / place}: no image in this class's folder{seen}; add images, or"
-                    f" {leave_out(label)}"
+                    f"{folder / place}: no image in this class's folder{f' ({seen})' * bool(seen)};"
+                    f" add images, or {_leave_out(label)}"
                 )
-            passed_over += other
-            kinds[-1].append(first_by_kind(place, found, len(images)))
-            images += found
-            labels += [classes.index(label)] * len(found)
-            parts += [part] * len(found)
+            first: dict[str, int] = kinds[-1].setdefault(label, {})
+            for at, image in enumerate(here, len(images)):
+                inner, slash, _ = image[len(place) + 1 :].partition("/")
+                first.setdefault(inner if slash else "", at)
+            images += here
+            labels += [classes.index(label)] * len(here)
+            parts += [part] * len(here)
         if part not in parts[-1:]:
-            raise DataError(f"{folder / home}: no image in it; add images, or {leave_out(name)}")
-    made = _with_groups(_listed(folder, classes, images, labels, parts, passed_over), group)
-    refuse_copies(made, kinds[0])
-    for same in kinds:
-        refuse_kinds(made, same)
-    return made
+            raise DataError(f"{folder / home}: no image in it; add images, or {_leave_out(name)}")
+    return _listed(search, classes, images, labels, parts), kinds
 
 
-def _pattern_catalog(search: _Search, pattern: str) -> Catalog:
+def _pattern_catalog(
+    search: _Search, found: Sequence[tuple[int, tuple[str, list[str]]]], pattern: str
+) -> Catalog:
     """List all images of each part, or of the folder, with the class in the path."""
     images: list[str] = []
     parts: list[int] = []
-    passed_over: Counter[str] = Counter()
-    top = _folders(search, "")
-    for part, (home, _) in sorted((_parts(search, top) or {0: ("", top)}).items()):
-        found = _images(search, home, passed_over)
-        images += found
-        parts += [part] * len(found)
+    for part, (home, _) in found:
+        here = _images(search, home)
+        images += here
+        parts += [part] * len(here)
     names = _texts(search.folder, images, pattern, "class_pattern")
     classes = sorted({name for name, part in zip(names, parts, strict=True) if part == 0})
     if not classes:
@@ -137,22 +145,49 @@ def _pattern_catalog(search: _Search, pattern: str) -> Catalog:
     for image, name in zip(images, names, strict=True):
         if name not in classes:
             raise DataError(f"{search.folder / image}: {name!r} is a class without training images")
-    labels = [classes.index(name) for name in names]
-    return _listed(search.folder, classes, images, labels, parts, passed_over)
+    return _listed(search, classes, images, [classes.index(name) for name in names], parts)
 
 
 def _listed(
-    folder: Path,
-    classes: Sequence[str],
-    images: list[str],
-    labels: list[int],
-    parts: list[int],
-    passed_over: Counter[str],
+    search: _Search, classes: Sequence[str], images: list[str], labels: list[int], parts: list[int]
 ) -> Catalog:
-    published = np.array(parts, dtype=np.int8) if any(parts) else None
-    values = np.array(labels, dtype=np.int64)
     return Catalog(
-        folder, images, images, tuple(classes), values, None, published, passed_over=passed_over
+        search.folder,
+        images,
+        images,
+        tuple(classes),
+        np.array(labels, dtype=np.int64),
+        parts=np.array(parts, dtype=np.int8) if any(parts) else None,
+        passed_over=search.passed_over,
+    )
+
+
+def _refuse_kinds(found: Catalog, classes: dict[str, dict[str, int]]) -> None:
+    """Raise `DataError` where the folders of a part are no classes, but copies, masks or patients.
+
+    A class that contains only folders, one named as another class, has a copy of the images. Equal
+    folders in all classes may be masks; they may also be patients, if each has other groups.
+    """
+    for own, inner in classes.items():
+        if "" not in inner and (same := {*inner} & {*found.classes} - {own}):
+            raise DataError(
+                f"{found.folder}: {own} is a class and contains {min(same)}, which is another"
+                f" class; if {own} has a copy of the images, {_leave_out(own)}"
+            )
+    first, *others = classes.values()
+    if not others or len(first) < 2 or any(each.keys() != first.keys() for each in others):
+        return
+    groups = found.groups
+    if groups is not None and all(
+        len({groups[at] for at in each.values()}) == len(first) for each in (first, *others)
+    ):
+        return
+    raise DataError(
+        f"{found.path(first[max(first)])}: every class has images in the same folders"
+        f" ({', '.join(sorted(first.keys() - {''})[:5])}). If one has no images to train on, such"
+        f" as masks, {_leave_out(max(first))}; if the folders are patients, find them with --group;"
+        " if they are the classes, name one folder above them, or find them with"
+        f" --class-pattern '{LAST_FOLDER}'"
     )
 
 
@@ -175,7 +210,7 @@ def _parts(search: _Search, top: Sequence[str]) -> dict[int, tuple[str, list[str
         if part in found:
             raise DataError(
                 f"{search.folder}: two folders for the part {PARTS[part]}; keep one, or"
-                f" {leave_out(Path(place).name)}"
+                f" {_leave_out(Path(place).name)}"
             )
         found[part] = place, classes
     if 0 not in found:
@@ -186,36 +221,34 @@ def _parts(search: _Search, top: Sequence[str]) -> dict[int, tuple[str, list[str
 
 def _folders(search: _Search, place: str) -> list[str]:
     """Return the folders in a folder, or in its only folder if both have the same name."""
-    folders, images = _open(search, place, Counter())
+    folders, images, _ = _open(search, place)
     name = Path(place).name or search.folder.absolute().name
     while len(folders) == 1 and not images and Path(folders[0]).name.lower() == name.lower():
-        folders, images = _open(search, folders[0], Counter())
+        folders, images, _ = _open(search, folders[0])
     return folders
 
 
-def _images(search: _Search, place: str, passed_over: Counter[str]) -> list[str]:
+def _images(search: _Search, place: str) -> list[str]:
     """Return the images in a class's folder, at any depth; count all other files by ending."""
     found: list[str] = []
     waiting = [place]
     while waiting:
-        folders, images = _open(search, waiting.pop(), passed_over)
+        folders, images, other = _open(search, waiting.pop())
         found += images
         waiting += folders
+        search.passed_over.update(other)
     return sorted(found)
 
 
-def _open(search: _Search, place: str, passed_over: Counter[str]) -> tuple[list[str], list[str]]:
-    """Return the paths, within the data folder, of the folders and images in a folder.
+def _open(search: _Search, place: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the paths of the folders and images in a folder, and the endings of other files.
 
-    All other files are counted by ending. Each folder is opened once, so no link can lead in
-    circles or multiply the images.
+    Each folder is opened under one path, so no link can lead in circles or multiply the images.
     """
     path = search.folder / place
-    check_link(search.folder, place, search.follow_links)
-    folders, images = [], []
+    folders, images, other = [], [], []
     try:
-        found = path.stat()
-        first = search.opened.setdefault((found.st_dev, found.st_ino), place)
+        first = search.opened.setdefault(os.path.realpath(path), place)
         if first != place:
             raise DataError(
                 f"{path}: a link to a folder that is read already, as {search.folder / first};"
@@ -227,38 +260,29 @@ def _open(search: _Search, place: str, passed_over: Counter[str]) -> tuple[list[
                     continue
                 inner = f"{place}/{entry.name}".removeprefix("/")
                 if entry.name.lower().endswith(IMAGE_EXTENSIONS):
-                    images.append(_checked_image(search, inner, entry.is_symlink()))
+                    if UNSAFE_PATH.search(inner):
+                        raise DataError(
+                            f"{search.folder / inner}: rename it; control characters, a \\ and"
+                            " bytes outside UTF-8 are not allowed in a list of images"
+                        )
+                    images.append(inner)
                 elif (entry.is_symlink() and not Path(entry.path).exists()) or entry.is_dir():
                     if entry.name in search.exclude:
                         search.excluded.add(entry.name)
                     else:
                         folders.append(inner)
                 else:
-                    passed_over[ending(inner)] += 1
+                    other.append(ending(inner))
     except OSError as error:
         fix = "; fetch what the link leads to, or remove it" if path.is_symlink() else ""
         raise DataError(f"{path}: cannot be read ({error.strerror}){fix}") from None
-    return sorted(folders), images
+    return sorted(folders), images, other
 
 
-def _checked_image(search: _Search, path: str, is_link: bool) -> str:
-    if UNSAFE_PATH.search(path):
-        raise DataError(
-            f"{search.folder / path}: rename it; control characters, a \\ and bytes"
-            " outside UTF-8 are not allowed in a list of images"
-        )
-    if is_link:
-        check_link(search.folder, path, search.follow_links)
-    return path
-
-
-def _with_groups(catalog: Catalog, pattern: str | None) -> Catalog:
+def _with_groups(found: Catalog, pattern: str | None) -> Catalog:
     if pattern is None:
-        return catalog
-    if pattern == dicom.PATIENT_GROUP:
-        return replace(catalog, groups=dicom.patients(catalog.folder, catalog.sources))
-    groups = _texts(catalog.folder, catalog.images, pattern, "group")
-    return replace(catalog, groups=groups)
+        return found
+    return replace(found, groups=_texts(found.folder, found.images, pattern, "group"))
 
 
 def _texts(folder: Path, images: Sequence[str], pattern: str, option: str) -> list[str]:
@@ -267,12 +291,10 @@ def _texts(folder: Path, images: Sequence[str], pattern: str, option: str) -> li
         finds = re.compile(pattern).search
     except re.error as error:
         raise DataError(f"{option} {pattern!r} is not a regular expression ({error})") from None
-    texts = []
-    for image in images:
-        found = finds(image)
-        if found is None or not found[0]:
-            raise DataError(
-                f"{folder / image}: no {pattern!r} in the path; fix the pattern of {option}"
-            )
-        texts.append(found[0])
+    texts = [found[0] if (found := finds(image)) else "" for image in images]
+    if "" in texts:
+        raise DataError(
+            f"{folder / images[texts.index('')]}: no {pattern!r} in the path; fix the pattern of"
+            f" {option}"
+        )
     return texts

@@ -20,7 +20,6 @@ from data_prep.errors import DataError
 from data_prep.folder_state import (
     PACKED_FILE,
     PREPARED_FILE,
-    drop_excluded,
     is_packed,
     open_array,
     read_prepared,
@@ -58,7 +57,6 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
                 f"{folder} is not complete: run the command that wrote it again, which continues"
             )
         found, made_by = table.catalog(folder), note.get("reader", "table")
-        found = found.select(drop_excluded(folder, found.images))
     if reader not in (made_by, "table"):
         raise DataError(
             f"{folder} was written from the reader {made_by}, not {reader}; name the right reader"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from data_prep.catalog import Catalog, split_catalog
 from data_prep.errors import DataError
 from data_prep.files import MAX_TEXT_BYTES, read_limited
-from data_prep.folder_state import drop_excluded, is_packed, open_array
+from data_prep.folder_state import is_packed, open_array
 from data_prep.readers.nih_labels import FINDINGS, LABEL_FILES, parse_label_file
 from data_prep.split import PARTS
 
@@ -35,7 +34,7 @@ def read_catalog(
 
     The folder contains one of `nih_labels.LABEL_FILES`, and the images in `images/`, in
     `images_001/images/` and so on, or as in Kaggle's copies. An image `x.png` is also found as
-    `x.jpg`. Images listed in the folder's `left_out.csv` are excluded.
+    `x.jpg`.
 
     Args:
         folder: the data folder.
@@ -55,27 +54,19 @@ def read_catalog(
     folder = Path(folder)
     file = find_label_file(folder)
     table = parse_label_file(file)
-    kept = drop_excluded(folder, table["image"].tolist())
-    if len(kept) < len(table):
-        table = table.iloc[kept].reset_index(drop=True)
     here = list_images(folder)
     names = table["image"].tolist()
-    paths = [here.get(name) or here.get(_as_jpeg(name)) for name in names]
+    paths = [here.get(name) or here.get(f"{name.rpartition('.')[0]}.jpg") for name in names]
     missing = [name for name, path in zip(names, paths, strict=True) if path is None]
-    if missing and skip_missing:
-        keep = np.array([path is not None for path in paths])
-        if not keep.any():
-            raise DataError(
-                f"{folder}: none of the {len(names):,} images named in {file.name} is there"
-                f" (searched {SEARCHED}); put the images beside the label file"
-            )
-        table, paths = table[keep].reset_index(drop=True), [p for p in paths if p is not None]
-    elif missing and check_images:
+    if missing and (check_images if not skip_missing else len(missing) == len(names)):
         raise DataError(
             f"{folder}: {len(missing):,} of the {len(names):,} images named in {file.name} are"
             f" missing, the first is {missing[0]} (searched {SEARCHED});"
             f" add them, or skip them with --skip-missing"
         )
+    if skip_missing:
+        table = table[[path is not None for path in paths]].reset_index(drop=True)
+        paths = [path for path in paths if path is not None]
     inside = str(folder / "images") + os.sep
     found = [
         path or inside + name for path, name in zip(paths, table["image"].tolist(), strict=True)
@@ -128,30 +119,21 @@ def list_images(folder: str | os.PathLike[str]) -> dict[str, str]:
     return found
 
 
-def _as_jpeg(name: str) -> str:
-    return f"{name.rpartition('.')[0]}.jpg"
-
-
-def _packed_table(folder: Path, note: Mapping[str, Any]) -> pd.DataFrame:
-    catalog = read_catalog(folder, check_images=False)
-    if catalog["image"].tolist() != note["names"]:
-        raise DataError(
-            f"{folder}: label file and packed images do not match;"
-            f" pack it again with 'data-prep pack SOURCE {folder}'"
-        )
-    return catalog
-
-
 def catalog(folder: Path, skip_missing: bool = False, check_images: bool = True) -> Catalog:
     """Return the catalogue of a data folder, with the checks of `read_catalog`.
 
     `skip_missing` leaves out images that are named but missing. In a packed folder row i is image i
     of the array.
     """
-    if is_packed(folder):
-        table = _packed_table(folder, open_array(folder)[1])
-    else:
-        table = read_catalog(folder, check_images=check_images, skip_missing=skip_missing)
+    packed = is_packed(folder)
+    table = read_catalog(
+        folder, check_images=check_images and not packed, skip_missing=skip_missing and not packed
+    )
+    if packed and table["image"].tolist() != open_array(folder)[1]["names"]:
+        raise DataError(
+            f"{folder}: label file and packed images do not match;"
+            f" pack it again with 'data-prep pack SOURCE {folder}'"
+        )
     prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)
     return Catalog(
         folder,
@@ -184,7 +166,7 @@ def official_parts(found: Catalog, seed: int = 0) -> dict[str, np.ndarray]:
     return split_catalog(replace(found, parts=parts), seed=seed)
 
 
-def _read_list(file: str | os.PathLike[str]) -> set[str]:
+def _read_list(file: Path) -> set[str]:
     try:
         text = read_limited(file, MAX_TEXT_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
@@ -193,7 +175,4 @@ def _read_list(file: str | os.PathLike[str]) -> set[str]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
-    names = {line.strip() for line in io.StringIO(text, newline=None)} - {""}
-    if not names:
-        raise DataError(f"{file}: no file names in it; download the list again")
-    return names
+    return {line.strip() for line in io.StringIO(text, newline=None)} - {""}

@@ -80,10 +80,7 @@ WHOLE_NUMBER = re.compile(r"[0-9]{1,15}(?:[.,]0)?")
 
 
 def parse_label_file(file: str | os.PathLike[str]) -> pd.DataFrame:
-    """Read and check one label file (.csv or .csv.gz); columns of `read_catalog` without `path`.
-
-    The whole NIH file of 112,120 rows takes well under a second.
-    """
+    """Read and check one label file (.csv or .csv.gz); columns of `read_catalog` without `path`."""
     import pandas as pd
 
     from data_prep.readers.csv_file import CsvFile

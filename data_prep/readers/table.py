@@ -10,7 +10,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data_prep import dicom
 from data_prep.catalog import MISSING, NO_PART, UNCERTAIN, Catalog
 from data_prep.errors import DataError, did_you_mean
 from data_prep.readers import column_mapping
 from data_prep.readers.column_mapping import ColumnMapping
 from data_prep.readers.csv_file import CsvFile
-from data_prep.readers.path_safety import (
-    UNSAFE_PATH,
-    follows_links,
-    locate_files,
-    resolve_wildcards,
-)
+from data_prep.readers.path_safety import UNSAFE_PATH, locate_files, resolve_wildcards
 from data_prep.split import PARTS
 
 #: The parts by the texts in a column of parts.
@@ -54,14 +48,8 @@ def catalog(
     folder: Path,
     table: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     check_images: bool = True,
-    links: str = "refuse",
 ) -> Catalog:
-    """List the images in a CSV (or .csv.gz) in `folder`.
-
-    `table` is the mapping or its TOML file; None: the folder's `table.toml`. With `check_images`
-    every image has to exist. `links` is `refuse` or `follow`, for links that lead out of the
-    folder: your choice, and not the mapping's, which came with the data.
-    """
+    """List the images in a CSV (or .csv.gz) in `folder`."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder: name the folder that contains the paths")
     given = column_mapping.read_mapping(folder, table)
@@ -70,12 +58,12 @@ def catalog(
         raise DataError(
             f"{folder}: no rows below the header of {' or '.join(given.files.values())}"
         )
-    paths, follow = found["path"].tolist(), follows_links(links)
+    paths = found["path"].tolist()
     last = folder / [*given.files.values()][-1]
     if any("*" in path for path in given.paths.values()):
-        paths = resolve_wildcards(folder, paths, follow)
+        paths = resolve_wildcards(folder, paths)
     if check_images:
-        paths = locate_files(folder, paths, last, follow)
+        paths = locate_files(folder, paths, last)
     images = found["name"].tolist() if given.name else paths
     classes, values = _labels(found["label"], given)
     listed = Catalog(
@@ -89,18 +77,12 @@ def catalog(
     )
     if len(set(images)) != len(images):
         listed = _merge_rows(listed, last, given)
-    if given.group == dicom.PATIENT_GROUP:
-        patients = pd.Series(dicom.patients(folder, listed.sources), dtype=object)
-        where = listed.sources.__getitem__
-        listed = replace(listed, groups=_groups(patients, given, where).tolist())
     return listed
 
 
 def _read_file(folder: Path, part: str, given: ColumnMapping) -> pd.DataFrame:
     """Return path, name, group, part and label of the rows of one file."""
     file = CsvFile(folder / given.files[part])
-    if given.join is not None:
-        file.join(CsvFile(folder / given.join.file), given.join.on)
     column = given.paths[part]
     paths = file.pattern(column).str.replace("\\", "/", regex=False)
     paths = paths.str.removeprefix(given.remove_prefix or "")
@@ -116,9 +98,8 @@ def _read_file(folder: Path, part: str, given: ColumnMapping) -> pd.DataFrame:
     columns = {"path": paths, "label": _label_codes(file, given)}
     if given.name is not None:
         columns["name"] = file.pattern(given.name)
-    if given.group is not None and given.group != dicom.PATIENT_GROUP:
-        texts, of = file.pattern(given.group), given.group
-        columns["group"] = _groups(texts, given, lambda at: f"{file.where(at)}, column '{of}'")
+    if given.group is not None:
+        columns["group"] = _groups(file, given)
     if given.split is not None:
         texts = file.pattern(given.split).str.strip().str.lower()
         fix = f"is not a part; use {', '.join(PARTS)}"
@@ -129,18 +110,22 @@ def _read_file(folder: Path, part: str, given: ColumnMapping) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _groups(texts: pd.Series, given: ColumnMapping, where: Callable[[int], str]) -> pd.Series:
-    groups = texts
+def _groups(file: CsvFile, given: ColumnMapping) -> pd.Series:
+    assert given.group is not None
+    texts = groups = file.pattern(given.group)
     if given.group_pattern:
         finds = re.compile(given.group_pattern).search
         groups = texts.map({text: (finds(text) or [""])[0] for text in texts.unique()})
-    if (empty := (groups == "").to_numpy()).any():
-        at = int(empty.argmax())
-        if given.group_pattern:
-            raise DataError(
-                f"{where(at)}: no '{given.group_pattern}' in {texts.iloc[at]!r}; fix group_pattern"
-            )
-        raise DataError(f"{where(at)}: empty; enter the group of the image")
+    file.refuse(
+        given.group,
+        groups == "",
+        lambda cell: (
+            f"no '{given.group_pattern}' in {cell!r}; fix group_pattern"
+            if given.group_pattern
+            else "empty; enter the group of the image"
+        ),
+        texts,
+    )
     return groups
 
 
@@ -198,7 +183,7 @@ def _names(cell: str, given: ColumnMapping, advice: str) -> tuple[int, ...]:
     """Return the codes of the findings in a cell; ValueError for an unknown name."""
     if not cell.strip():
         return (MISSING,) * len(given.findings)
-    names = {name for name in _split(cell, given.separator) if name}
+    names = {name for name in _split(cell) if name}
     for name in sorted(names - set(given.findings) - set(given.no_finding)):
         if given.handle_unknown == "error":
             hint = did_you_mean(name, given.findings, advice)
@@ -209,10 +194,10 @@ def _names(cell: str, given: ColumnMapping, advice: str) -> tuple[int, ...]:
     return tuple(int(finding in names) for finding in given.findings)
 
 
-def _split(cell: str, separator: str) -> list[str]:
+def _split(cell: str) -> list[str]:
     """Return the names in a cell, also of a list in Python's notation, which is not executed."""
     if not cell.strip().startswith("["):
-        return [name.strip() for name in cell.split(separator)]
+        return [name.strip() for name in cell.split("|")]
     try:
         names = ast.literal_eval(cell.strip())
         return [name.strip() for name in names]

@@ -23,8 +23,8 @@ FRAMEWORKS = tuple(NOTEBOOKS)
 COMMON_OPTIONS = ("uncertain", "missing", "split", "val_fraction")
 READERS: dict[str, tuple[str, ...]] = {
     "nih": COMMON_OPTIONS,
-    "table": (*COMMON_OPTIONS, "table", "links"),
-    "imagefolder": (*COMMON_OPTIONS, "group", "class_pattern", "exclude", "links"),
+    "table": (*COMMON_OPTIONS, "table"),
+    "imagefolder": (*COMMON_OPTIONS, "group", "class_pattern", "exclude"),
     "cifar10": COMMON_OPTIONS,
 }
 """What ``data_prep`` can read, and the further keys of ``[data]`` that each takes."""
@@ -55,7 +55,6 @@ OPTIONS: dict[str, Any] = {
     "group": Text,
     "class_pattern": Text,
     "exclude": Texts,
-    "links": Literal["refuse", "follow"],
 }
 """Keys of ``[data]`` that only some readers take."""
 

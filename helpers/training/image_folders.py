@@ -18,7 +18,7 @@ from helpers.training.image_readers import OWN
 REAL = {"nih": "nih-{}", "cifar10": "cifar10", "imagefolder": "imagenet-{}"}
 """Where the real images of a reader are looked for under data/, by their size."""
 
-CIFAR10 = (cifar10.META_FILE, cifar10.FOLDER, cifar10.ARCHIVE)
+CIFAR10 = (cifar10.META_FILE, cifar10.FOLDER)
 """One of these is in a folder with CIFAR-10; of generated ones the first comes last."""
 
 UNSIZED = 64
@@ -60,12 +60,6 @@ STAND_INS = {
         lambda to: data_prep.generate_nih(to, size=SMALL_SOURCE),
         {},
     ),
-    "table": StandIn(
-        f"demo-table-{_version(synthetic_nih.CHEXPERT_TOOL)}",
-        "X-ray-like images with a table",
-        synthetic_nih.generate_chexpert,
-        {"reader": "table"},
-    ),
     "imagefolder": StandIn(
         f"demo-imagefolder-{_version(synthetic_shapes.TOOL)}",
         "pictures in ten classes",
@@ -82,6 +76,8 @@ STAND_INS = {
 
 
 def _stand_in(recipe: Recipe) -> StandIn:
+    if recipe.reader not in STAND_INS:
+        raise UserError(f"the reader {recipe.reader} needs your images: name their folder")
     small = recipe.reader == "nih" and recipe.image_size <= SMALL
     return STAND_INS["nih, small" if small else recipe.reader]
 

@@ -11,7 +11,6 @@ NESTED = {
     "slurm/job_1/cpu.max": "250000 100000\n",
     "cpu.max": "800000 100000\n",
 }
-OLDER = {"cpu/docker/cpu.cfs_quota_us": "150000\n", "cpu/docker/cpu.cfs_period_us": "100000\n"}
 
 
 @pytest.mark.parametrize(
@@ -19,7 +18,6 @@ OLDER = {"cpu/docker/cpu.cfs_quota_us": "150000\n", "cpu/docker/cpu.cfs_period_u
     [
         ("0::/slurm/job_1/step_0\n", NESTED, [2.5, 8]),
         ("0::/\nnonsense\n", {"cpu.max": "max 100000\n"}, []),
-        ("4:cpu,cpuacct:/docker\n3:memory:/x\n", OLDER, [1.5]),
     ],
 )
 def test_a_limit_anywhere_above_counts(

@@ -10,10 +10,8 @@ import sys
 import tarfile
 from pathlib import Path
 
-import numpy as np
 import pytest
-from data_prep_tools import ROOT, command, digest, make_folder, process, the_line
-from PIL import Image
+from data_prep_tools import ROOT, command, make_folder, the_line
 
 from data_prep import (
     DataError,
@@ -46,29 +44,12 @@ def test_workers_that_cannot_be_started_are_one_line(tmp_path: Path) -> None:
     assert command("resize", tmp_path / "mine", tmp_path / "small", "--size", 8).returncode == 0
 
 
-@pytest.mark.parametrize("words", [("--sizes", "8"), ("--size", "x")])
-def test_a_bad_argument_is_one_line(words: tuple[str, ...]) -> None:
-    done = process("resize", "a", "b", *words)
-    line = the_line(done)
-    assert done.stderr == f"{line}\n"
-    assert words[0] in line and "run 'data-prep resize --help'" in line
-
-
-def test_closed_streams_change_nothing(tmp_path: Path) -> None:
-    make_folder(tmp_path / "mine")
-    words = [*RESIZE, str(tmp_path / "mine"), str(tmp_path / "small"), "--size", "8"]
-    done = subprocess.run(words, timeout=60, env=HERE, preexec_fn=lambda: os.closerange(0, 3))
-    assert done.returncode == 0
-    resize_folder(tmp_path / "mine", tmp_path / "other", size=8, progress=False)
-    assert digest(tmp_path / "small" / "images") == digest(tmp_path / "other" / "images")
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 def test_what_cannot_be_printed_is_one_line(tmp_path: Path) -> None:
     make_folder(tmp_path / "mine")
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "data_prep", "stats", str(tmp_path / "mine")],
+            [sys.executable, "-m", "data_prep", "verify", "--quick", str(tmp_path / "mine")],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -85,18 +66,6 @@ def test_a_folder_whose_name_is_not_text_is_a_folder(tmp_path: Path) -> None:
     pack_folder(odd / "small", odd / "packed", progress=False)
     assert not verify_folder(odd / "small", progress=False).problems
     assert not verify_folder(odd / "packed", progress=False).problems
-
-
-def test_a_folder_that_is_called_as_an_image_takes_no_images_place(tmp_path: Path) -> None:
-    mine = tmp_path / "mine"
-    (mine / "a.png").mkdir(parents=True)
-    for name in ("a.jpg", "a.png/x.png"):
-        Image.fromarray(np.zeros((16, 16), np.uint8)).save(mine / name)
-    resize_folder(mine, tmp_path / "small", size=8, progress=False)
-    images = {
-        str(path.relative_to(tmp_path / "small")) for path in tmp_path.rglob("small/**/*.png")
-    }
-    assert images == {"a.png", "a.png/x.png", "a.jpg.png"}
 
 
 def test_an_interrupt_from_the_start_is_one_line(tmp_path: Path) -> None:
@@ -144,19 +113,3 @@ def test_originals_do_not_lie_among_the_small_ones(
             keep_originals=tmp_path / where,
             progress=False,
         )
-
-
-def test_originals_that_were_not_kept_are_kept_when_asked_for(
-    tmp_path: Path, sources: ArchiveSources
-) -> None:
-    """A complete folder said "0 new" and kept none."""
-
-    def again(**more: object) -> dict:
-        return prepare_nih(tmp_path / "small", sources=sources, size=8, progress=False, **more)  # type: ignore[arg-type]
-
-    again()
-    before = digest(tmp_path / "small")
-    again(keep_originals=tmp_path / "large")
-    assert digest(tmp_path / "large" / "images") == digest(tmp_path / "mine" / "images")
-    assert digest(tmp_path / "small") == before
-    assert again(keep_originals=tmp_path / "large")["written"] == 0

@@ -15,13 +15,10 @@ from PIL import Image
 from pydicom import Dataset, Sequence, dcmread, dcmwrite
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.encaps import encapsulate
-from pydicom.pixels import get_decoder
 from pydicom.uid import (
-    JPEG2000,
     UID,
     ExplicitVRLittleEndian,
     JPEGBaseline8Bit,
-    JPEGLosslessSV1,
     RLELossless,
 )
 
@@ -154,60 +151,6 @@ def test_run_lengths_and_plain_jpeg_are_read(tmp_path: Path) -> None:
         (tmp_path / "x.dcm").write_bytes(compressed(JPEGBaseline8Bit, frame))
         with pytest.raises(DataError, match=r"x\.dcm: cannot be read as a DICOM image"):
             read_grey(tmp_path / "x.dcm")
-
-
-@pytest.mark.parametrize(
-    ("syntax", "packages"),
-    [(JPEGLosslessSV1, "pylibjpeg pylibjpeg-libjpeg"), (JPEG2000, "pylibjpeg pylibjpeg-openjpeg")],
-)
-def test_a_compression_names_its_package(tmp_path: Path, syntax: UID, packages: str) -> None:
-    if get_decoder(syntax).is_available:
-        pytest.skip("the package is installed")
-    folder = tmp_path / "in"
-    folder.mkdir()
-    (folder / "good.dcm").write_bytes(dicom(np.array([[0, 1], [2, 3]])))
-    (folder / "odd.dcm").write_bytes(compressed(syntax, b"\xff\x4f"))
-    line = the_line(command("resize", folder, tmp_path / "out", "--size", 8))
-    assert f"odd.dcm: cannot be read as a DICOM image (compressed as {syntax.name}; to" in line
-    assert f"pip install {packages})" in line and "1 of 2 images" in line
-
-
-def of_patients(folder: Path) -> None:
-    for at in range(24):
-        file = folder / "ab"[at % 2] / f"{at}.dcm"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(dicom(np.full((8, 8), at * 90), PatientID=f"p{at // 3}"))
-
-
-def test_the_patient_in_the_header_is_the_group(tmp_path: Path) -> None:
-    of_patients(tmp_path / "in")
-    (tmp_path / "in" / "a" / "0.dcm").write_bytes(b"")  # damaged: left out, and ends nothing
-    (tmp_path / "in" / "a" / "2.dcm").write_bytes(dicom(np.zeros((8, 8)), PatientID="p0")[:400])
-    words = ("--reader", "imagefolder", "--group", "dicom:PatientID")
-    line = the_line(command("resize", tmp_path / "in", tmp_path / "out", "--size", 8, *words))
-    assert "2 of 24 images were left out" in line
-    reader = open_reader("imagefolder", tmp_path / "out")
-    groups = dict(zip(reader.catalog.images, reader.catalog.groups or (), strict=True))
-    assert groups == {f"{'ab'[at % 2]}/{at}.dcm": f"p{at // 3}" for at in {*range(24)} - {0, 2}}
-
-
-def test_the_patient_in_the_header_for_a_table(tmp_path: Path) -> None:
-    of_patients(tmp_path)
-    rows = [f"{'ab'[at % 2]}/{at}.dcm,{'ab'[at % 2]}" for at in range(24)]
-    (tmp_path / "t.csv").write_text("\n".join(["path,kind", *rows]) + "\n")
-    mapping = {"file": "t.csv", "path": "path", "class": "kind", "group": "dicom:PatientID"}
-    groups = open_reader("table", tmp_path, table=mapping).catalog.groups
-    assert groups == [f"p{at // 3}" for at in range(24)]
-    mapping["group_pattern"] = "[0-9]"
-    assert open_reader("table", tmp_path, table=mapping).catalog.groups == [g[1:] for g in groups]
-
-
-@pytest.mark.parametrize("data", [dicom(np.zeros((8, 8)), PatientID=""), b"\x89PNG"])
-def test_an_image_without_a_patient_is_named(tmp_path: Path, data: bytes) -> None:
-    of_patients(tmp_path / "in")
-    (tmp_path / "in" / "a" / "x.png").write_bytes(data)
-    words = ("--reader", "imagefolder", "--group", "dicom:PatientID")
-    assert "a/x.png: no PatientID in it; " in the_line(command("stats", tmp_path / "in", *words))
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from data_prep_tools import command, the_line
 from test_imagefolder import picture
 
-from data_prep import DataError, manifest, open_reader
+from data_prep import DataError
 from data_prep.catalog import part_notes
-from data_prep.readers import class_folders, imagefolder, table
+from data_prep.readers import imagefolder
 
 
 def lay(folder: Path, *names: str) -> Path:
@@ -53,7 +53,7 @@ def test_a_folder_of_the_same_name_is_a_wrapper(tmp_path: Path) -> None:
 
 def test_a_part_without_labels_is_refused_or_left_out(tmp_path: Path) -> None:
     folder = lay(tmp_path / "set", "train/a/1.png", "val/a/2.png", "test/3.png")
-    line = the_line(command("stats", folder, "--reader", "imagefolder"))
+    line = the_line(command("verify", "--quick", folder, "--reader", "imagefolder"))
     assert "test: contains no folder; it needs one per class" in line
     assert 'leave the folder out with --exclude test (in a recipe: exclude = ["test"])' in line
     assert imagefolder.catalog(folder, exclude=["test"]).images == ["train/a/1.png", "val/a/2.png"]
@@ -71,11 +71,9 @@ def test_masks_are_not_learned(tmp_path: Path) -> None:
         f"{of}/{kind}/{of}-1.png" for of in ("COVID", "Normal") for kind in ("images", "masks")
     ]
     folder = lay(tmp_path / "set", *covid)
-    line = the_line(command("stats", folder, "--reader", "imagefolder"))
+    line = the_line(command("verify", "--quick", folder, "--reader", "imagefolder"))
     assert "every class has images in the same folders (images, masks)" in line
     assert "--exclude masks" in line and "COVID-1.png" in line
-    with pytest.raises(DataError, match="in the same folders"):  # one group, two kinds
-        imagefolder.catalog(folder, group=r"\w+-\d+")
     found = imagefolder.catalog(folder, exclude=["masks"])
     assert found.images == [name for name in covid if "images" in name]
     patients = imagefolder.catalog(folder, group="images|masks")  # folders that are groups
@@ -96,30 +94,13 @@ def farm(folder: Path) -> tuple[Path, Path]:
     return links, away
 
 
-def test_links_are_followed_on_request(tmp_path: Path) -> None:
-    links, away = farm(tmp_path)
-    words = ("resize", links, tmp_path / "small", "--reader", "imagefolder", "--size", 8)
-    line = the_line(command(*words))
-    assert "a link that leads out of the folder" in line
-    assert 'allow links with --follow-links (in a recipe: links = "follow")' in line
-    done = command(*words, "--follow-links", "--num-workers", 1)
-    assert done.returncode == 0, done.stderr
-    rows = manifest.read_manifest(tmp_path / "small")
-    assert list(rows) == ["cat/1.png", "dog/2.png"]
-    digests = {manifest.sha256_of(file.read_bytes()) for file in away.rglob("*.png")}
-    assert {row.source_sha256 for row in rows.values()} == digests
-    picture(away / "2.png", 99)  # the target changes, not the link
-    assert "(1 new" in command(*words, "--follow-links", "--num-workers", 1).stdout
-    with pytest.raises(DataError, match="links is 'no'; use 'refuse' or 'follow'"):
-        open_reader("imagefolder", links, links="no")
-
-
 def test_links_to_nothing_in_circles_and_to_other_files(tmp_path: Path) -> None:
     links, away = farm(tmp_path)
+    assert imagefolder.catalog(links).images == ["cat/1.png", "dog/2.png"]
 
-    def refused(**more: str) -> str:
+    def refused() -> str:
         with pytest.raises(DataError) as caught:
-            imagefolder.catalog(links, links="follow", **more)  # type: ignore[arg-type]
+            imagefolder.catalog(links)
         return str(caught.value)
 
     (links / "bird").symlink_to(tmp_path / "gone")
@@ -139,28 +120,11 @@ def test_links_to_nothing_in_circles_and_to_other_files(tmp_path: Path) -> None:
     (links / "dog" / "3.png").symlink_to(tmp_path / "gone.png")
     (links / "dog" / "4.png").symlink_to("/etc/hostname")
     words = ("resize", links, tmp_path / "small", "--reader", "imagefolder", "--size", 8)
-    line = the_line(command(*words, "--follow-links", "--num-workers", 1))
+    line = the_line(command(*words, "--num-workers", 1))
     assert "2 of 4 images were left out, the first is dog/3.png" in line
     assert "a link that leads to nothing" in line
     reasons = (tmp_path / "small" / "rejected.csv").read_text()
     assert 'dog/4.png,"cannot be read as an image (not a PNG' in reasons
-
-
-def test_the_table_follows_links_too(tmp_path: Path) -> None:
-    _, away = farm(tmp_path)
-    folder = tmp_path / "set"
-    folder.mkdir()
-    (folder / "images").symlink_to(away)
-    (folder / "own.png").symlink_to(away / "2.png")
-    (folder / "list.csv").write_text("path,label\nimages/cat/1.png,cat\nown.png,dog\n")
-    mapping = 'file = "list.csv"\npath = "path"\nclass = "label"\n'
-    (folder / "table.toml").write_text(mapping)
-    with pytest.raises(DataError, match="allow links with --follow-links"):
-        table.catalog(folder)
-    assert len(table.catalog(folder, links="follow")) == 2
-    (folder / "table.toml").write_text(mapping + 'links = "follow"\n')
-    with pytest.raises(DataError, match="line 4: 'links' is unknown"):  # it came with the images
-        table.catalog(folder)
 
 
 def test_what_a_part_cannot_measure_is_said_before_training(tmp_path: Path) -> None:
@@ -172,19 +136,16 @@ def test_what_a_part_cannot_measure_is_said_before_training(tmp_path: Path) -> N
         " another seed or other shares"
     )
     words = folder, "--reader", "imagefolder"
-    assert f"\nnote: {note}\n" in command("stats", *words).stdout
     done = command("verify", *words, "--num-workers", 1)
     assert done.returncode == 0 and f"note: the split by seed 0: {note}" in done.stdout
     (folder / "train" / "bird").mkdir()
-    line = the_line(command("stats", *words))
+    line = the_line(command("verify", "--quick", *words))
     assert "bird: no image in this class's folder" in line and "--exclude bird" in line
 
     alone = lay(tmp_path / "alone", *(f"cat/p1_{at}.png" for at in range(9)))
     done = command("verify", alone, "--reader", "imagefolder", "--num-workers", 1)
     assert done.returncode == 1
     assert "PROBLEM: has only the class 'cat': give images of at least two" in done.stdout
-    line = the_line(command("stats", alone, "--reader", "imagefolder", "--group", "p[0-9]"))
-    assert "p1 is the group of all images, and no group is in two parts" in line
 
 
 def test_findings_that_are_nowhere_or_everywhere() -> None:
@@ -205,7 +166,7 @@ def test_the_class_is_in_the_path(tmp_path: Path) -> None:
     assert found.classes == ("cat", "dog") and found.labels.tolist() == [0, 1]
 
     lay(tmp_path / "nested", *(f"p{at}/{at % 2}/{at}.png" for at in range(4)))
-    last = class_folders.LAST_FOLDER
+    last = imagefolder.LAST_FOLDER
     nested = imagefolder.catalog(tmp_path / "nested", group="p[0-9]", class_pattern=last)
     assert nested.classes == ("0", "1") and nested.groups == ["p0", "p1", "p2", "p3"]
 

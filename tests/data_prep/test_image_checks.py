@@ -17,7 +17,6 @@ from data_prep import (
     read_catalog,
     resize_folder,
     split_by_patient,
-    verify_folder,
 )
 from data_prep.folder_state import open_array
 
@@ -49,9 +48,6 @@ def test_without_decoding_sizes_are_looked_at(small: Path) -> None:
     (small / "images" / IMAGE).write_bytes(b"")
     done = command("verify", small, "--quick")
     assert done.returncode == 1 and f"manifest.csv describes, the first: {IMAGE}" in done.stdout
-    line = the_line(command("stats", small))
-    assert "1 image is not as manifest.csv describes" in line and IMAGE in line
-    assert command("stats", small, "--labels-only").returncode == 0
 
 
 def test_a_folder_that_is_not_complete(tmp_path: Path, small: Path) -> None:
@@ -71,9 +67,6 @@ def test_a_damaged_image_is_not_packed(tmp_path: Path, small: Path) -> None:
 
 
 def test_a_packed_folder_is_looked_at_too(packed: Path) -> None:
-    for name, says in (("verify", "no problems"), ("stats", "patients")):
-        done = command(name, packed)
-        assert done.returncode == 0 and says in done.stdout, done.stdout + done.stderr
     assert "40 decoded" in command("verify", packed).stdout
     file = packed / "images.npy"
     data = bytearray(file.read_bytes())
@@ -92,7 +85,7 @@ def test_an_array_that_is_not_the_notes(packed: Path) -> None:
         with pytest.raises(DataError, match=r"not the images that packed\.json describes"):
             open_array(packed)
     file.unlink()
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="No such file"):
         open_array(packed)
 
 
@@ -131,49 +124,11 @@ def test_a_picture_in_train_and_test_is_a_leak(tmp_path: Path) -> None:
     train, test = one_of_each(tmp_path / "leaky")
     done = command("verify", folder)
     assert done.returncode == 1
-    assert "PROBLEM: the split by seed 0 leaks: 1 image is in two parts" in done.stdout
+    assert "PROBLEM: the split by seed 0 leaks: 1 image occurs in two parts" in done.stdout
     assert f"{train} (train)" in done.stdout and f"{test} (test)" in done.stdout
-    assert "--drop-duplicates" in done.stdout
 
 
-def test_a_picture_twice_of_one_patient_is_none(tmp_path: Path) -> None:
-    folder = make_folder(tmp_path / "set")
-    table = folder / "Data_Entry_2017.csv"
-    lines = [line for line in table.read_text().splitlines() if "00000003_001" not in line]
-    same = next(line for line in lines if "00000003_000" in line).replace("_000.png", "_001.png")
-    table.write_text("\n".join([*lines, same]) + "\n")
-    shutil.copy(folder / "images" / "00000003_000.png", folder / "images" / "00000003_001.png")
-    report = verify_folder(folder, progress=False, drop_duplicates=True)
-    assert report.ok and "1 image occurs more than once" in "\n".join(report.notes)
-    assert not (folder / "left_out.csv").exists()
-
-
-def test_leaks_are_dropped(tmp_path: Path) -> None:
-    folder = leak(tmp_path)
-    images = set(read_catalog(folder)["image"])
-    files = digest(folder)
-    done = command("verify", folder, "--drop-duplicates")
-    assert done.returncode == 0 and "39 images" in done.stdout, done.stdout
-    (gone,) = images - set(read_catalog(folder)["image"])
-    text = (folder / "left_out.csv").read_text()
-    assert text.startswith(f"image,reason\n{gone},the same image as ")
-    now = digest(folder)
-    del now["left_out.csv"]
-    assert now == files
-    assert verify_folder(folder, progress=False).ok  # and it stays so
-    # Whatever comes of the folder leaves them out too.
-    resize_folder(folder, tmp_path / "small", size=8, progress=False)
-    pack_folder(folder, tmp_path / "packed", progress=False)
-    for made in (
-        read_catalog(tmp_path / "small"),
-        read_catalog(tmp_path / "packed", check_images=False),
-    ):
-        assert set(made["image"]) == images - {gone}
-    (folder / "left_out.csv").unlink()
-    assert set(read_catalog(folder)["image"]) == images
-
-
-def test_dropping_never_decides_between_labels(tmp_path: Path) -> None:
+def test_a_picture_with_two_labels_is_a_problem(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     for name in ("benign", "malignant"):
         for at in range(20):
@@ -186,8 +141,6 @@ def test_dropping_never_decides_between_labels(tmp_path: Path) -> None:
     for place, *words in ((folder, "--reader", "imagefolder"), (tmp_path / "small",)):
         done = command("verify", place, *words)
         assert done.returncode == 1 and said in done.stdout
-    assert said in command("verify", tmp_path / "small", "--drop-duplicates").stdout
-    assert not (tmp_path / "small" / "left_out.csv").exists()
 
 
 @pytest.mark.parametrize(("parts", "code"), [(("train", "val", "test"), 1), (("train",), 0)])
@@ -205,19 +158,3 @@ def test_patients_that_paths_name_are_said(
     assert done.returncode == code
     assert ("24 of them in two parts" in done.stdout) == bool(code)
     assert "every image is its own group" in done.stdout
-
-
-def test_leaks_are_dropped_where_a_packed_folder_came_from(packed: Path) -> None:
-    line = the_line(command("verify", packed, "--drop-duplicates"))
-    assert "drop duplicates from the folder of image files" in line
-
-
-def test_a_damaged_list_of_what_is_left_out(small: Path) -> None:
-    file = small / "left_out.csv"
-    for content in (b"", b"\xff\xfe", b"a,b\nx,y\n", b'image,reason\n"x'):
-        file.write_bytes(content)
-        line = the_line(command("stats", small))
-        assert f"{file}: cannot be read" in line and "remove it to use all images" in line
-    every = "\n".join(f"{image.name},x" for image in (small / "images").iterdir())
-    file.write_text(f"image,reason\n{every}\n")
-    assert "names every image" in the_line(command("stats", small))

@@ -62,17 +62,6 @@ SETS = {
         ["Edema", "Support Devices"],
         "2 findings (Edema, Support Devices), 3 groups (patients), the published split",
     ),
-    "mimic": Set(
-        {
-            "mimic-cxr-2.0.0-split.csv.gz": "dicom_id,study_id,subject_id,split\n"
-            "a1,51,101,train\na2,52,102,validate\na3,53,103,test\n",
-            "mimic-cxr-2.0.0-chexpert.csv.gz": "subject_id,study_id,Edema,No Finding\n"
-            "101,51,1.0,\n102,52,0.0,\n",
-        },
-        three("files/p10/p10{0}/s5{0}/a{0}.jpg"),
-        ["Edema"],
-        "MIMIC-CXR, 3 images, 1 finding (Edema), 3 groups (patients), the published split",
-    ),
     "padchest": Set(
         {
             "PADCHEST_160K.csv": ",ImageID,ImageDir,PatientID,Labels\n"
@@ -271,11 +260,6 @@ def test_from_the_unpacked_set_to_a_recipes_images(
             dict.fromkeys(("a.csv", "b.csv"), "image,MEL,NV,BCC\nI1,1,0,0\n"),
             ["I1.jpg"],
             "a.csv, b.csv have the same columns; keep one of them",
-        ),
-        (
-            {"s.csv": "dicom_id,study_id,subject_id,split\na1,51,101,train\n"},
-            ["files/p10/p101/s51/a1.jpg"],
-            "MIMIC-CXR without the CSV file of its labels",
         ),
     ],
 )

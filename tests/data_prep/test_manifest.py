@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from data_prep_server import Server, fetch, publish, server_fixture
 from data_prep_tools import command, digest, make_folder, quiet, the_line
-from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 import data_prep.nih_pipeline
 import data_prep.prepared_folder
-from data_prep import DataError, is_complete, read_catalog, read_grey
-from data_prep import manifest as manifests
+from data_prep import DataError, read_catalog
 from data_prep.manifest import Row
 
 __all__ = ["server_fixture"]
@@ -56,15 +52,6 @@ def same_as_new(source: Path, small: Path) -> bool:
     new = small.parent / "new"
     quiet(source, new)
     return digest(small) == digest(new)
-
-
-def test_every_image_has_its_digests(source: Path, small: Path) -> None:
-    rows = table(small)
-    assert list(rows) == read_catalog(small)["image"].tolist()
-    for name, row in rows.items():
-        for path, column in ((small / row["file"], ""), (source / row["source"], "source_")):
-            assert row[f"{column}sha256"] == hashlib.sha256(path.read_bytes()).hexdigest(), name
-        assert int(row["bytes"]) == (small / row["file"]).stat().st_size and not row["problem"]
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -119,16 +106,6 @@ def test_a_source_may_grow(tmp_path: Path, source: Path, small: Path) -> None:
     assert same_as_new(source, small)
 
 
-@pytest.mark.parametrize("how", [shutil.move, shutil.copytree])
-def test_a_source_may_move(source: Path, small: Path, how: Callable) -> None:
-    moved = source.parent / "elsewhere"
-    how(source, moved)
-    again = quiet(moved, small)
-    assert (again["written"], again["skipped"]) == (0, 24)
-    assert json.loads((small / "prepared.json").read_text())["source"] == str(moved)
-    assert same_as_new(moved, small)
-
-
 def test_another_source_is_refused(tmp_path: Path, source: Path, small: Path) -> None:
     before = digest(small)
     fewer = make_folder(tmp_path / "fewer", patients=11)
@@ -154,20 +131,6 @@ def test_an_image_that_can_no_longer_be_read_goes(source: Path, small: Path) -> 
     assert IMAGE not in set(read_catalog(small)["image"])
     assert "cannot be read" in table(small)[IMAGE]["problem"]
     assert same_as_new(source, small)
-
-
-def test_pixels_of_the_c_part_and_without_are_not_mixed(
-    source: Path, small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if data_prep.prepared_folder.png.shrink is None:
-        pytest.skip("the C part was not compiled here")
-    note = json.loads((small / "prepared.json").read_text())
-    assert note["resampling"] == "data_prep in C" and note["decoders"]["pillow"]
-    before = digest(small)
-    monkeypatch.setattr(data_prep.prepared_folder.png, "shrink", None)
-    line = the_line(command("resize", source, small, "--size", 8))
-    assert "another resampling ('data_prep in C')" in line
-    assert digest(small) == before
 
 
 @pytest.mark.parametrize(
@@ -199,20 +162,6 @@ def test_linked_subfolders_are_read_once(tmp_path: Path) -> None:
     assert quiet(source, tmp_path / "small")["images"] == 3
     assert set(table(tmp_path / "small")) == {"away/deep/z.png", "away/y.png", "b/x.png"}
     assert quiet(source, tmp_path / "small")["written"] == 0
-
-
-def test_all_is_on_the_disk_before_it_is_called_complete(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small = tmp_path / "small"
-    steps: list[tuple[bool, int]] = []
-
-    def sync(folder: Path) -> None:
-        steps.append((is_complete(folder), len(read_catalog(folder))))
-
-    monkeypatch.setattr(data_prep.prepared_folder, "sync_filesystem", sync)
-    quiet(source, small)
-    assert steps == [(False, 24)] and is_complete(small)
 
 
 def test_an_archive_is_removed_when_its_images_are_on_the_disk(
@@ -248,49 +197,6 @@ def test_images_gone_from_an_nih_folder_are_fetched_again(
         fetch(listing, server, tmp_path / "small")
 
 
-def test_the_second_run_also_says_what_was_left_out(tmp_path: Path, source: Path) -> None:
-    (source / "images" / IMAGE).write_bytes(b"broken")
-    (source / "images" / "00000003_000.png").unlink()
-    archives = tmp_path / "archives"
-    archives.mkdir()
-    words = ["--archives", archives, "--sources", publish(archives, source), "--size", 8]
-    first, second = (command("nih", tmp_path / "small", *words) for _ in range(2))
-    for done in (first, second):
-        assert done.returncode == 2 and f"the first is {IMAGE}" in done.stderr
-        assert "1 images in the label file were in no archive" in done.stderr
-
-
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
 rows = st.builds(Row, names, names, st.integers(0, 10**12), digests, names, digests, st.text())
-
-
-@given(st.lists(rows, unique_by=lambda row: row.image))
-def test_what_was_written_is_read(tmp_path_factory: pytest.TempPathFactory, some: list) -> None:
-    folder = tmp_path_factory.mktemp("rows")
-    with manifests.appending(folder, {row.image: row for row in some[:2]}) as add:
-        add(some[2:])
-    assert list(manifests.read_manifest(folder).values()) == some
-
-
-@given(st.binary(max_size=200), st.integers(0, 400))
-def test_any_bytes_are_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, junk: bytes, at: int
-) -> None:
-    folder = tmp_path_factory.mktemp("junk")
-    good = Row("a.png", "images/a.png", 3, "0" * 64, "a.png", "1" * 64, "3 4 5")
-    whole = manifests.encode_manifest([good, good._replace(image="b.png")])
-    for content in (junk, whole[:at] + junk + whole[at:], whole[:at] + junk):
-        (folder / "manifest.csv").write_bytes(content)
-        assert set(manifests.read_manifest(folder, partial=True).values()) >= set()
-        try:
-            manifests.read_manifest(folder)
-        except DataError as error:
-            assert "manifest.csv" in str(error)
-
-
-def test_a_read_only_look_writes_nothing(source: Path, small: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in small.rglob("*")}
-    assert quiet(source, small)["written"] == 0
-    assert read_grey(small / "images" / IMAGE).shape == (8, 8)
-    assert {path: path.stat().st_mtime_ns for path in small.rglob("*")} == before

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import random
-import tarfile
 import time
 from pathlib import Path
 
 import pytest
 from data_prep_server import Server, fetch, no_pause_fixture, publish, server_fixture
 from data_prep_tools import command, digest, kill, make_folder, start, the_line, wait_until
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import data_prep.download
 from data_prep import DataError, read_catalog, resize_folder
-from data_prep.archive import iterate_members
 from data_prep.download import nih_sources
 
 __all__ = ["no_pause_fixture", "server_fixture"]
@@ -103,12 +98,6 @@ def test_a_disk_too_small_is_refused_beforehand(
     assert [path for path, _ in server.asked] == ["/Data_Entry_2017_v2020.csv"]
 
 
-def member(name: str, data: bytes) -> tuple[tarfile.TarInfo, bytes]:
-    info = tarfile.TarInfo(name)
-    info.size = len(data)
-    return info, data
-
-
 def test_images_in_no_archive_and_bad_images(tmp_path: Path, server: Server) -> None:
     source = make_folder(tmp_path / "set")
     (source / "images" / "00000002_000.png").write_bytes(b"no image")
@@ -117,29 +106,6 @@ def test_images_in_no_archive_and_bad_images(tmp_path: Path, server: Server) -> 
     made = fetch(listing, server, tmp_path / "small")
     assert (made["absent"], [name for name, _ in made["rejected"]]) == (1, ["00000002_000.png"])
     assert len(read_catalog(tmp_path / "small")) == 22
-
-
-@given(st.binary(max_size=3000), st.integers(0, 10**6))
-@settings(max_examples=60)
-def test_any_bytes_are_an_archive_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, junk: bytes, seed: int
-) -> None:
-    place = tmp_path_factory.mktemp("junk")
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for at in range(3):
-            info, data = member(f"images/{at}.png", random.Random(seed).randbytes(700))
-            archive.addfile(info, io.BytesIO(data))
-    good = buffer.getvalue()
-    at = seed % len(good)
-    for content in (junk, good[:at] + junk + good[at:], good[:at] + junk[: len(good) - at]):
-        file = place / "x.tar.gz"
-        file.write_bytes(content)
-        try:
-            for name, _ in iterate_members(file, str.isprintable):
-                assert "/" not in name and not name.startswith(".")
-        except DataError as error:
-            assert str(file) in str(error) and "\n" not in str(error)
 
 
 def test_a_kill_at_a_random_moment(tmp_path: Path, server: Server) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import random
 import struct
 import zlib
 
@@ -123,58 +122,3 @@ def test_resizing_is_pillows_within_one_level(
     assert np.abs(ours.astype(int) - np.asarray(pillows, dtype=int)).max() <= 1
     flat = np.full((height, width), seed % 256, dtype=np.uint8)
     assert (resize_square(flat, size) == seed % 256).all()
-
-
-def mutated(data: bytes, rng: random.Random) -> bytes:
-    """A PNG with a few bytes changed, cut off, doubled; sometimes with its checksums put right."""
-    broken = bytearray(data)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(broken))
-        match rng.randrange(5):
-            case 0:
-                broken[at] = rng.randrange(256)
-            case 1:
-                del broken[at:]
-            case 2:
-                del broken[at : at + rng.randint(1, 40)]
-            case 3:
-                broken[at:at] = bytes(rng.randrange(256) for _ in range(rng.randint(1, 9)))
-            case 4:
-                broken[at] ^= 1 << rng.randrange(8)
-        if not broken:
-            return b""
-    if rng.random() < 0.5:  # damage behind right checksums gets deeper in
-        at = 8
-        while at + 12 <= len(broken):
-            length = int.from_bytes(broken[at : at + 4], "big")
-            end = at + 8 + length
-            if end + 4 > len(broken):
-                break
-            broken[end : end + 4] = zlib.crc32(bytes(broken[at + 4 : end])).to_bytes(4, "big")
-            at = end + 4
-    return bytes(broken)
-
-
-def test_thousands_of_mutated_pngs_are_read_or_refused() -> None:
-    rng = random.Random(11)
-    seeds = []
-    grey = Image.fromarray(np.random.default_rng(1).integers(0, 256, (24, 24), dtype=np.uint8))
-    for mode in ("L", "RGB", "RGBA", "P", "LA"):
-        buffer = io.BytesIO()
-        grey.convert(mode).save(buffer, "PNG")
-        seeds.append(buffer.getvalue())
-    seeds += [encode_png(np.asarray(grey)), by_hand(np.asarray(grey), [0, 1, 2, 3, 4, 2] * 4, 3)]
-    read = refused = 0
-    for _ in range(5000):  # twice, by the fixture: 10,000
-        data = mutated(rng.choice(seeds), rng)
-        try:
-            pixels = decode_grey(data, "x.png")
-        except DataError as error:
-            refused += 1
-            assert str(error).startswith("x.png: ") and "\n" not in str(error)
-        else:
-            read += 1
-            assert pixels.dtype == np.uint8 and pixels.ndim == 2 and pixels.size <= MAX_PIXELS
-            if decode_grey_png(data, LIMIT) is not None:
-                assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), pixels)
-    assert read > 40 and refused > 1000

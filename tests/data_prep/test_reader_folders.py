@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from data_prep_tools import MAKERS, QUIET, command, digest, make_folder, the_line
+from data_prep_tools import MAKERS, QUIET, command, digest, make_folder, make_table, the_line
 from PIL import Image
 
 from data_prep import DataError, is_complete, manifest, open_reader, pack_folder, resize_folder
 from data_prep.catalog import MISSING, UNCERTAIN
-from data_prep.synthetic_nih import generate_chexpert
-from data_prep.synthetic_shapes import CLASSES, draw_shape, generate_cifar10, generate_imagefolder
+from data_prep.synthetic_shapes import generate_imagefolder
 
 FORMATS = ("table", "imagefolder", "cifar10")
 
@@ -46,20 +44,6 @@ def test_resize_keeps_pixels_labels_parts_and_groups(
     assert small.shape == (8, 8, 3)
     assert np.abs(small.astype(int) - np.asarray(wide)).max() <= 1
     assert is_complete(tmp_path / "small")
-
-
-def test_grey_where_colour_was_not_asked_for(source: tuple[str, Path], tmp_path: Path) -> None:
-    reader, folder = source
-    more = ("--size", 8, "--reader", reader, "--num-workers", 1)
-    done = command("resize", folder, tmp_path / "small", *more)
-    assert done.returncode == 0 and "grey images of 8 px" in done.stdout
-    with Image.open(next((tmp_path / "small" / "images").rglob("*.png"))) as image:
-        assert image.mode == "L"
-    line = the_line(command("resize", folder, tmp_path / "small", *more, "--rgb"))
-    assert "another channels" in line
-    colour = ("resize", folder, tmp_path / "rgb", *more)
-    assert command(*colour, "--rgb", "--resize-mode", "center-crop").returncode == 0
-    assert "another channels and resize_mode" in the_line(command(*colour))
 
 
 def test_the_same_command_goes_on(source: tuple[str, Path], tmp_path: Path) -> None:
@@ -107,7 +91,7 @@ def test_verify_and_catalog_by_the_command(source: tuple[str, Path], tmp_path: P
         done = command("verify", place, "--num-workers", 1, *more)
         assert done.returncode == 0, done.stdout
         assert "no problems" in done.stdout
-        counted = command("stats", place, *more)
+        counted = command("verify", "--quick", place, *more)
         assert counted.returncode == 0, counted.stderr
         assert open_reader(reader, folder).classes[0] in counted.stdout
     first = next(iter(manifest.read_manifest(small).values()))
@@ -119,20 +103,6 @@ def test_verify_and_catalog_by_the_command(source: tuple[str, Path], tmp_path: P
     )
     (small / first.file).unlink()
     assert "1 of the" in the_line(command("verify", small))
-
-
-def test_a_resized_folder_is_resized_with_its_labels(
-    source: tuple[str, Path], tmp_path: Path
-) -> None:
-    reader, folder = source
-    resize_folder(folder, tmp_path / "small", size=16, reader=reader, channels=3, **QUIET)
-    resize_folder(tmp_path / "small", tmp_path / "smaller", size=8, channels=3, **QUIET)
-    before, after = (open_reader(reader, tmp_path / name) for name in ("small", "smaller"))
-    assert list(after.catalog.images) == list(before.catalog.images)
-    assert np.array_equal(after.catalog.labels, before.catalog.labels)
-    assert all(np.array_equal(before.parts()[part], at) for part, at in after.parts().items())
-    assert after.catalog.groups == before.catalog.groups
-    assert after.read(3).shape == (8, 8, 3)
 
 
 def test_a_packed_folder_is_no_source(source: tuple[str, Path], tmp_path: Path) -> None:
@@ -150,7 +120,7 @@ def test_a_packed_folder_is_no_source(source: tuple[str, Path], tmp_path: Path) 
 
 
 def test_uncertain_and_missing_labels_are_still_a_recipes_to_choose(tmp_path: Path) -> None:
-    generate_chexpert(tmp_path / "set", images=80, size=16, **QUIET)
+    make_table(tmp_path / "set", images=80, size=16)
     resize_folder(tmp_path / "set", tmp_path / "small", size=8, reader="table", **QUIET)
     labels = open_reader("table", tmp_path / "small").catalog.labels
     assert {MISSING, UNCERTAIN, 0, 1} == set(labels.ravel().tolist())
@@ -175,33 +145,6 @@ def test_an_unreadable_image_is_left_out_with_its_row(tmp_path: Path) -> None:
     assert len(reader) == 59 and f"train/disc/{bad.name}" not in reader.catalog.images
     with (tmp_path / "small" / "rejected.csv").open() as file:
         assert [row["image"] for row in csv.DictReader(file)] == [f"train/disc/{bad.name}"]
-
-
-def test_a_picture_in_two_parts_is_a_leak_that_can_be_dropped(tmp_path: Path) -> None:
-    generate_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
-    train = sorted((tmp_path / "set" / "train" / "disc").iterdir())[0]
-    held = sorted((tmp_path / "set" / "val" / "disc").iterdir())[0]
-    shutil.copy(train, held)
-    resize_folder(tmp_path / "set", tmp_path / "small", size=8, reader="imagefolder", **QUIET)
-    done = command("verify", tmp_path / "small", "--num-workers", 1)
-    assert done.returncode == 1 and "leaks: 1 image is in two parts" in done.stdout
-    done = command("verify", tmp_path / "small", "--drop-duplicates", "--num-workers", 1)
-    assert done.returncode == 0, done.stdout
-    assert len(open_reader("imagefolder", tmp_path / "small")) == 59
-    line = the_line(
-        command("verify", tmp_path / "set", "--reader", "imagefolder", "--drop-duplicates")
-    )
-    assert "resize this one first" in line
-
-
-def test_cifar_is_packed_straight_from_its_files(tmp_path: Path) -> None:
-    generate_cifar10(tmp_path / "set", images=120, **QUIET)
-    words = ("pack", tmp_path / "set", tmp_path / "p", "--reader", "cifar10", "--rgb")
-    assert command(*words, "--num-workers", 1).returncode == 0
-    raw, packed = (open_reader("cifar10", tmp_path / name) for name in ("set", "p"))
-    assert raw.array is not None and packed.array is not None
-    assert raw.array.tobytes() == packed.array.tobytes()
-    assert np.array_equal(raw.targets, packed.targets)
 
 
 def test_names_that_would_clash_in_the_table(tmp_path: Path) -> None:
@@ -234,14 +177,7 @@ def test_the_nihs_folders_keep_colour_too(tmp_path: Path) -> None:
 # --- Generated sets ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_the_same_seed_gives_the_same_files(tmp_path: Path, name: str) -> None:
-    for place in ("a", "b"):
-        MAKERS[name](tmp_path / place)
-    assert digest(tmp_path / "a") == digest(tmp_path / "b")
-
-
-@pytest.mark.parametrize("format", ["nih", "table", "imagefolder", "cifar10"])
+@pytest.mark.parametrize("format", ["nih", "imagefolder", "cifar10"])
 def test_every_format_by_the_command(tmp_path: Path, format: str) -> None:
     size = () if format == "cifar10" else ("--size", 16)
     words = ("generate", tmp_path / "set", "--layout", format, "--num-images", 60, *size)
@@ -255,47 +191,13 @@ def test_every_format_by_the_command(tmp_path: Path, format: str) -> None:
     assert len(open_reader(reader, tmp_path / "set")) == 60
 
 
-def test_a_demo_cut_short_goes_on(tmp_path: Path) -> None:
-    generate_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
-    expected = digest(tmp_path / "set")
-    (tmp_path / "set" / "README.txt").unlink()  # which comes last
-    images = sorted((tmp_path / "set" / "train").rglob("*.JPEG"))
-    images[0].unlink()
-    images[1].write_bytes(b"")  # as a power cut leaves one
-    made = generate_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
-    assert made["written"] == 2 and digest(tmp_path / "set") == expected
-
-
 def test_sizes_and_numbers_that_make_no_set(tmp_path: Path) -> None:
     for words in (
         ("cifar10", "--num-images", 5),
         ("imagefolder", "--num-images", 5),
-        ("table", "--size", 2),
+        ("nih", "--size", 2),
     ):
         line = the_line(command("generate", tmp_path / "set", "--layout", *words))
         assert "images" in line and not (tmp_path / "set").exists()
     line = the_line(command("generate", tmp_path / "set", "--layout", "cifar10", "--size", 64))
     assert "32 pixels a side" in line
-
-
-def test_the_classes_can_be_learnt_and_not_by_colour_alone() -> None:
-    """By the means of pixels: what a network that sees shapes beats."""
-    from sklearn.linear_model import LogisticRegression
-
-    def features(numbers: range) -> tuple[np.ndarray, np.ndarray, list[int]]:
-        shapes, colours, labels = [], [], []
-        for number in numbers:
-            for of in range(len(CLASSES)):
-                image = draw_shape(0, of, number, 32, 32).astype(np.float64)
-                grey = image.mean(axis=2)
-                spectrum = np.abs(np.fft.fft2(grey - grey.mean()))[:8, :8]
-                shapes.append(np.log1p(spectrum).ravel() / 8)
-                colours.append(image.mean(axis=(0, 1)) / 255)
-                labels.append(of)
-        return np.array(shapes), np.array(colours), labels
-
-    shapes, colours, labels = features(range(60))
-    held_shapes, held_colours, held = features(range(1000, 1030))
-    by_shape = LogisticRegression(max_iter=500).fit(shapes, labels).score(held_shapes, held)
-    by_colour = LogisticRegression(max_iter=500).fit(colours, labels).score(held_colours, held)
-    assert by_shape > 0.5 and by_colour < 0.4, (by_shape, by_colour)

@@ -8,24 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from data_prep_tools import MAKERS, SHARED, make_folder, needs_sample
+from data_prep_tools import MAKERS, make_folder
 from PIL import Image
 
 import data_prep
 from data_prep import DataError, open_reader
 from data_prep.catalog import (
     MISSING,
-    NO_PART,
     UNCERTAIN,
     Catalog,
     apply_label_policies,
     split_catalog,
 )
 from data_prep.readers import READERS, check_reader
-
-
-def test_every_reader_has_a_maker_here() -> None:
-    assert set(READERS) <= set(MAKERS)
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -93,20 +88,6 @@ def test_nih_and_table_give_the_same_batches(tmp_path: Path) -> None:
     assert_same_batches(make_folder(tmp_path / "set"))
 
 
-@needs_sample
-def test_nih_and_table_give_the_same_batches_of_real_x_rays(tmp_path: Path) -> None:
-    sample = SHARED / "nih-sample"
-    (tmp_path / "images").symlink_to(sample / "images")
-    (tmp_path / "Data_Entry_2017.csv").write_bytes((sample / "Data_Entry_2017.csv").read_bytes())
-    with pytest.raises(DataError, match="a link that leads out"):
-        open_reader("table", tmp_path, table=as_table(tmp_path))
-    (tmp_path / "images").unlink()
-    (tmp_path / "images").mkdir()
-    for image in (sample / "images").iterdir():
-        (tmp_path / "images" / image.name).write_bytes(image.read_bytes())
-    assert_same_batches(tmp_path)
-
-
 # --- Uncertain and missing ---------------------------------------------------------------------
 
 
@@ -165,18 +146,6 @@ def test_published_parts_stay_and_validation_comes_of_train() -> None:
     assert other["valid"].tolist() != found["valid"].tolist()
 
 
-def test_a_validation_part_without_a_test_part_is_what_is_tested_on() -> None:
-    published = np.array([0] * 8 + [1] * 2, dtype=np.int8)
-    found = split_catalog(catalog([0] * 10, parts=published))
-    assert found["test"].tolist() == [8, 9] and len(found["valid"]) == 1
-
-
-def test_three_published_parts_stay_as_they_are() -> None:
-    published = np.array([0, 0, 1, 2, NO_PART], dtype=np.int8)
-    found = split_catalog(catalog([0] * 5, parts=published))
-    assert [found[part].tolist() for part in ("train", "valid", "test")] == [[0, 1], [2], [3]]
-
-
 def test_a_group_in_two_published_parts_is_refused() -> None:
     published = np.array([0, 0, 2], dtype=np.int8)
     with pytest.raises(DataError, match="the group p1 is in both train and test"):
@@ -210,10 +179,6 @@ class Mine:
         return np.full((5, 4, 3), i, dtype=np.uint8)
 
 
-def test_a_reader_of_ones_own() -> None:
-    check_reader(Mine(), "mine.py:Reader")
-
-
 @pytest.mark.parametrize(
     ("attribute", "value", "says"),
     [
@@ -237,11 +202,6 @@ def test_what_is_no_reader(
     with pytest.raises(DataError, match=says) as caught:
         check_reader(reader, "mine.py:Reader")
     assert str(caught.value).startswith("mine.py:Reader: ")
-
-
-def test_what_has_not_all_that_a_reader_has() -> None:
-    with pytest.raises(DataError, match="has no 'targets'; a reader has classes, targets"):
-        check_reader(type("Half", (), {"classes": ("a",)})(), "mine.py:Half")
 
 
 def test_unknown_readers_options_and_folders(tmp_path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from threading import Timer
 
 import numpy as np
 import pandas as pd
 import pytest
-from data_prep_tools import HEADER, command, digest, kill, start, the_line, wait_for_images
+from data_prep_tools import HEADER, digest
 from PIL import Image
 
 from data_prep import (
@@ -24,16 +23,8 @@ from data_prep import (
 )
 from data_prep.readers import nih_labels
 from data_prep.split import split_by_patient
-from data_prep.synthetic_nih import assign_findings, finding_set_weights, generate_xray
-from data_prep.synthetic_xray import _fraction
+from data_prep.synthetic_nih import assign_findings, generate_xray
 from helpers.training.roc_auc import FEWEST
-
-
-def test_the_rest_of_a_division_by_one() -> None:
-    """To the last bit: the same seed gives the same pictures as it ever did."""
-    values = np.linspace(-20, 20, 100_003, dtype=np.float32)
-    values = np.append(values, np.array([-0.0, -1e-9, 1e-9, -3, 3], dtype=np.float32))
-    assert _fraction(values).tobytes() == (values % 1.0).tobytes()
 
 
 def test_the_layout_is_the_nihs(tmp_path: Path) -> None:
@@ -69,18 +60,6 @@ def test_frequencies_and_follow_ups() -> None:
     assert all(int(row[0][:8]) == int(row[3]) and int(row[0][9:12]) == int(row[2]) for row in rows)
 
 
-def test_sets_that_hold_no_rare_finding_keep_their_proportions() -> None:
-    counts, here = dict(nih_labels.finding_sets()), dict(finding_set_weights())
-    assert counts.keys() == here.keys() and all(count > 0 for count in here.values())
-    total = sum(here.values())
-    for finding in FINDINGS:
-        share = sum(count for findings, count in here.items() if finding in findings) / total
-        assert share > 0.0499, finding
-    for findings in [(), ("Infiltration",), ("Effusion", "Infiltration"), ("Nodule",)]:
-        key = next(each for each in counts if set(each) == set(findings))
-        assert here[key] / here[()] == pytest.approx(counts[key] / counts[()], rel=1e-4)
-
-
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("set_seed", ["default", "same"])
 def test_the_test_part_has_positives_enough_of_every_finding(seed: int, set_seed: str) -> None:
@@ -93,16 +72,6 @@ def test_the_test_part_has_positives_enough_of_every_finding(seed: int, set_seed
         assert FEWEST <= have <= len(part) - FEWEST, finding
 
 
-def test_published_counts_agree_with_the_combinations() -> None:
-    sets = nih_labels.finding_sets()
-    assert sum(count for _, count in sets) == nih_labels.published_counts()["images"] == 112_120
-    for finding, total in nih_labels.finding_counts().items():
-        assert sum(count for findings, count in sets if finding in findings) == total
-    patients = nih_labels.published_counts()["images_per_patient"]
-    assert sum(patients.values()) == 30_805
-    assert sum(int(size) * n for size, n in patients.items()) == 112_120
-
-
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     for folder, workers, seed in (("a", 1, 5), ("b", 3, 5), ("c", 2, 6)):
         generate_nih(
@@ -111,21 +80,6 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
     first, other = digest(tmp_path / "a"), digest(tmp_path / "c")
     assert not set(first.values()) & set(other.values())
-
-
-def test_a_demo_made_twice_is_made_once(tmp_path: Path) -> None:
-    first = generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
-    again = generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
-    assert (first["written"], again["written"], again["skipped"]) == (10, 0, 10)
-    with pytest.raises(DataError, match="another synthetic set"):
-        generate_nih(tmp_path / "demo", images=11, size=64, progress=False)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.tex").write_text("keep")
-    assert "contains other files" in the_line(command("generate", tmp_path / "other"))
-    assert "1 to 1,000,000 images" in the_line(
-        command("generate", tmp_path / "new", "--num-images", 0)
-    )
-    assert not (tmp_path / "new").exists()
 
 
 def test_whoever_comes_second_waits_for_the_same_demo(
@@ -150,16 +104,6 @@ def test_a_resized_demo_still_says_that_it_is_one(tmp_path: Path) -> None:
         resize_folder(tmp_path / "demo", tmp_path / "small", size=38, progress=False)
     mark = (tmp_path / "demo" / "demo.json").read_bytes()
     assert (tmp_path / "small" / "demo.json").read_bytes() == mark
-
-
-def test_a_killed_demo_goes_on(tmp_path: Path) -> None:
-    running = start("generate", tmp_path / "demo", "--num-images", 240, "--size", 128)
-    wait_for_images(tmp_path / "demo" / "images", random.randint(5, 60), running)
-    kill(running)
-    assert not (tmp_path / "demo" / "Data_Entry_2017.csv").exists()
-    generate_nih(tmp_path / "demo", images=240, size=128, progress=False)
-    generate_nih(tmp_path / "undisturbed", images=240, size=128, progress=False)
-    assert digest(tmp_path / "demo") == digest(tmp_path / "undisturbed")
 
 
 @pytest.mark.parametrize("finding", FINDINGS)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "environments"))
@@ -74,50 +69,3 @@ def test_both_run_the_same_commands() -> None:
     assert sections(APPTAINER)["runscript"] == [f'exec {compare} "$@"']
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
     assert "envs" in targets
-
-
-BASE = "CONTAINER_TEST_BASE"
-"""A variable with the name of an image: a base for Podman and Buildah without a registry."""
-BUILDERS = {"podman": "info", "docker": "info", "buildah": "info", "apptainer": "version"}
-"""What each is asked, to see whether it works here."""
-
-
-def done(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
-def has_worked(*words: str) -> str:
-    """What a command prints."""
-    ended = done(*words)
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return ended.stdout
-
-
-def test_it_builds_and_compare_starts_in_it(tmp_path: Path) -> None:
-    """Where there is a builder and a base: with the lab's environment alone."""
-    there = [
-        each
-        for each, word in BUILDERS.items()
-        if shutil.which(each) and not done(each, word).returncode
-    ]
-    if not there:
-        pytest.skip(f"none of {', '.join(BUILDERS)} works here")
-    program, image = there[0], str(tmp_path / "chexnet.sif")
-    base, given = dict(instructions(DOCKER))["FROM"], os.environ.get(BASE)
-    if not given:
-        to = [str(tmp_path / "base.sif")] if program == "apptainer" else []
-        pulled = done(program, "pull", *to, base if program == "docker" else f"docker://{base}")
-        if pulled.returncode:
-            pytest.skip(f"{program} gets no {base} (${BASE}): {pulled.stderr.strip()[-300:]}")
-    small, tag = ["--build-arg", "ARGS=--cpu --environments lab"], "chexnet-test"
-    if program == "apptainer":
-        has_worked(program, "build", *small, image, str(APPTAINER))
-        start = [program, "run", image]
-    else:
-        other = ["--from", given] if given else []
-        has_worked(program, "build", *other, "--file", str(DOCKER), *small, "--tag", tag, str(ROOT))
-        start = [program, "run", "--rm", tag]
-    if program == "buildah":  # runs commands, and no entry point
-        container = has_worked(program, "from", tag).split()[-1]
-        start = [program, "run", container, "--", f"{PLACE}/.venvs/lab/bin/rosetta"]
-    assert "usage: rosetta" in has_worked(*start, "--help")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
 import re
-import subprocess
 import sys
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -155,26 +151,6 @@ def program(path: Path, prints: str, code: int = 0) -> None:
     path.chmod(0o755)
 
 
-def test_what_is_in_the_way_is_one_line_and_exit_2(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / ".venvs").write_text("")
-    monkeypatch.setattr(build, "VENVS", tmp_path / ".venvs")
-    assert build.main(["--environments", "lab"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"build.py: {tmp_path / '.venvs'}: ") and said.count("\n") == 1
-
-
-def test_another_python_asks_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
-    program(tmp_path / "uv", "/good/python3.11")
-    assert python311.find_python(tmp_path / "uv") == "/good/python3.11"
-    program(tmp_path / "uv", "no interpreter found", 2)
-    assert python311.find_python(tmp_path / "uv") is None
-
-
 def test_no_python_and_no_uv_is_one_line_that_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,12 +189,6 @@ def test_a_built_environment_is_left_alone(built: Path) -> None:
     assert not environment.whole("mxnet", GPU), "the other form has another lock"
 
 
-@pytest.mark.parametrize("gone", ["stamp.json", "bin/python"])
-def test_a_half_built_environment_is_not_used(built: Path, gone: str) -> None:
-    (built / "mxnet" / gone).unlink()
-    assert not environment.whole("mxnet", CPU)
-
-
 def put(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -245,29 +215,6 @@ def test_a_whole_environment_is_made_anew_when_told_to(built: Path, made: dict[s
     assert made == {"mxnet": {}}
 
 
-def test_settings_of_pip_do_not_stop_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real pip, outside of any virtual environment, given a package of ours in uv's place."""
-    pip = [python311.find_python(Path("uv")) or sys.executable, "-m", "pip"]
-    if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
-        pytest.skip("this Python has no pip")
-    wheel, about = (
-        tmp_path / "uv-1-py3-none-any.whl",
-        "Metadata-Version: 2.1\nName: uv\nVersion: 1\n",
-    )
-    with zipfile.ZipFile(wheel, "w") as file:
-        file.writestr("uv-1.dist-info/METADATA", about)
-        file.writestr("uv-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        file.writestr("uv-1.dist-info/RECORD", "")
-    for name in ("PIP_USER", "UV_CACHE_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PIP_REQUIRE_VIRTUALENV", "1")
-    (tmp_path / "venvs").mkdir()
-    python311.set_up_uv(tmp_path / "venvs")
-    install = [*pip, "install", "--no-deps", "--no-index", "--target", tmp_path / "uv", wheel]
-    done = subprocess.run(list(map(str, install)), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize("changed", ["mxnet.txt", "tools.txt"])
 def test_another_lock_is_another_build(
     built: Path, changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -285,24 +232,6 @@ def test_another_lock_is_another_build(
     assert not environment.whole("mxnet", CPU)
 
 
-def test_a_change_of_the_project_alone_is_told_from_a_change_of_lock(
-    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(environment, "ROOT", tmp_path)
-    (tmp_path / "helpers").mkdir()
-    (tmp_path / "pyproject.toml").write_text("[project]\n")
-    stamps = [environment.stamp("mxnet", CPU)]
-    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    stamps.append(environment.stamp("mxnet", CPU))
-    (tmp_path / "helpers" / "fast.c").write_text("int x;\n")
-    stamps.append(environment.stamp("mxnet", CPU))
-    (tmp_path / "gpumon").mkdir()
-    (tmp_path / "gpumon" / "pyproject.toml").write_text("[project]\n")
-    stamps.append(environment.stamp("mxnet", CPU))
-    assert len({s["recipe"] for s in stamps}) == 1
-    assert len({s["project"] for s in stamps}) == 4
-
-
 @pytest.mark.parametrize(
     ("kernel", "machine", "expected"),
     [
@@ -318,28 +247,6 @@ def test_a_change_of_the_project_alone_is_told_from_a_change_of_lock(
 )
 def test_form(kernel: str, machine: kernels.Machine, expected: str) -> None:
     assert kernels.variant(kernel, machine) == expected
-
-
-def test_environments_can_be_made_for_the_gpus_of_other_machines(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    expected = {"pytorch": "gpu-cuda12", "mxnet": "gpu", "chainer": "gpu"}
-    made: list[kernels.Machine] = []
-    monkeypatch.setattr(build, "alone", lambda work, command: work())
-    monkeypatch.setattr(environment, "whole", lambda kernel, machine: made.append(machine))
-    monkeypatch.setattr(
-        build, "get_maker", lambda machine, folder: environment.Maker(Path(), "", machine)
-    )
-    monkeypatch.setattr(build, "build_all", lambda todo, maker: [])
-    monkeypatch.setattr(environment, "stamped", lambda kernel: {})
-    assert build.main(["--gpu", "7.0:535.129.03", "--environments", ",".join(expected)]) == 0
-    assert {kernel: kernels.variant(kernel, made[0]) for kernel in expected} == expected
-
-
-def test_pytorch_has_one_lock_for_cpu_and_gpu_and_one_for_older_gpus() -> None:
-    assert kernels.lock_of("pytorch", "gpu") == kernels.lock_of("pytorch", "cpu")
-    assert kernels.lock_of("pytorch", "gpu-cuda12").name == "pytorch-gpu-cuda12.txt"
-    assert kernels.lock_of("chainer", "gpu") != kernels.lock_of("chainer", "cpu")
 
 
 def test_a_kernel_is_registered_with_its_own_path_and_no_unset_variable(
@@ -368,20 +275,6 @@ def test_a_kernel_is_registered_with_its_own_path_and_no_unset_variable(
     assert not (built / "lab/share/jupyter/kernels/mxnet").exists()
 
 
-def test_a_small_environment_that_is_there_needs_neither_uv_nor_a_network(built: Path) -> None:
-    folder = built / "docs"
-    put(folder / "bin" / "python", "")
-    put(folder / "stamp", (build.HERE / "docs.txt").read_text())
-    build.make_small(folder, lambda: pytest.fail("it looked for uv"))
-    put(folder / "stamp", "of an older lock")
-    with pytest.raises(environment.BuildError, match="no network"):
-        build.make_small(folder, missing)
-
-
-def missing() -> environment.Maker:
-    raise environment.BuildError("no network")
-
-
 def test_a_failed_environment_says_why_and_the_others_go_on(
     built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -405,74 +298,12 @@ def test_a_failed_environment_says_why_and_the_others_go_on(
     assert kernels.status("lab")["reason"] == "not built yet: run make envs"
 
 
-@pytest.mark.parametrize(
-    ("kind", "said", "note"),
-    [
-        ("gpu", "OSError: libcuda.so.1: cannot open shared object file", "NVIDIA's driver"),
-        ("gpu", "OSError: libcudnn.so.8: cannot open shared object file", None),
-        ("cpu", "OSError: libcuda.so.1: cannot open shared object file", None),
-        ("gpu", "", ""),
-    ],
-)
-def test_want_of_a_driver_is_said_and_is_no_failure(
-    built: Path, monkeypatch: pytest.MonkeyPatch, kind: str, said: str, note: str | None
-) -> None:
-    """A login node makes the GPU forms for its compute nodes; what else is missing is a failure."""
-
-    def runner(log: Path) -> Callable[..., None]:
-        def run(command: list[str | Path], env: dict[str, str] | None = None) -> None:
-            if said and "import PIL.Image, mxnet" in command:
-                raise environment.BuildError(said)
-
-        return run
-
-    project: environment.Wheels = concurrent.futures.Future()
-    project.set_result([])
-    simd: environment.Wheels = concurrent.futures.Future()
-    simd.set_exception(environment.BuildError("no C compiler"))
-    monkeypatch.setattr(environment, "runner", runner)
-    maker = environment.Maker(Path("uv"), "python", kernels.Machine(gpu=kind == "gpu"))
-    if note is None:
-        with pytest.raises(environment.BuildError, match=re.escape(said)):
-            environment.make("mxnet", maker, project, simd)
-    else:
-        pillow, told = environment.make("mxnet", maker, project, simd)
-        assert pillow.startswith("pillow ") and note in told and bool(told) == bool(said)
-
-
-def test_an_interrupt_leaves_nothing_that_counts_as_built(
-    built: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: Any) -> str:
-        assert not environment.stamped("mxnet"), "the old stamp was there during the new build"
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(environment, "make", interrupted)
-    monkeypatch.setattr(environment, "stamp", lambda *_: {"recipe": "new", "project": "1"})
-    with pytest.raises(KeyboardInterrupt):
-        maker = environment.Maker(Path("uv"), "python", CPU)
-        environment.bring_up_to_date("mxnet", maker, Any, Any)  # type: ignore[arg-type]
-    assert not environment.whole("mxnet", CPU)
-    assert kernels.status("mxnet")["reason"] == "interrupted"
-
-
 def test_a_command_that_fails_gives_its_reason_not_its_log(tmp_path: Path) -> None:
     run = environment.runner(tmp_path / "log")
     run(["true"])
     with pytest.raises(environment.BuildError, match=r"^error: no such wheel$"):
         run(["sh", "-c", "echo working; echo 'error: no such wheel' >&2; exit 1"])
     assert "working" in (tmp_path / "log").read_text()
-
-
-def test_without_a_compiler_pillow_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (build, environment):
-        monkeypatch.setattr(module, "VENVS", tmp_path)
-    monkeypatch.setattr(sources.shutil, "which", lambda name: None)
-    with pytest.raises(environment.BuildError, match="no C compiler"):
-        build.make_pillow_simd()
-    brought = tmp_path / ".wheels" / sources.instruction_set().lower() / "pillow_simd-1.whl"
-    put(brought, "compiled elsewhere")
-    assert build.make_pillow_simd() == brought, "what was compiled before needs no compiler"
 
 
 def test_pips_index_is_handed_on_to_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

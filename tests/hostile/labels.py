@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from data_prep_tools import HEADER, make_folder, row
+from data_prep_tools import HEADER, row
 
 from hostile.case import Case
 
@@ -17,7 +17,7 @@ def content(data: bytes, name: str = LABELS) -> Callable[[Path], list[str]]:
 
     def lay(folder: Path) -> list[str]:
         (folder / name).write_bytes(data)
-        return ["data-prep", "stats", str(folder), "--labels-only"]
+        return ["data-prep", "verify", "--quick", str(folder)]
 
     return lay
 
@@ -28,15 +28,7 @@ def rows(*lines: str, header: str = HEADER) -> Callable[[Path], list[str]]:
 
 def pipe(folder: Path) -> list[str]:
     os.mkfifo(folder / LABELS)
-    return ["data-prep", "stats", str(folder)]
-
-
-def list_pipe(folder: Path) -> list[str]:
-    """A sound folder with the NIH's two lists, of which the first is a pipe."""
-    names = sorted(path.name for path in (make_folder(folder / "set") / "images").iterdir())
-    (folder / "set" / "test_list.txt").write_text("\n".join(names[20:]))
-    os.mkfifo(folder / "set" / "train_val_list.txt")
-    return ["data-prep", "stats", str(folder / "set"), "--official-split"]
+    return ["data-prep", "verify", "--quick", str(folder)]
 
 
 PORTAL = b"<!DOCTYPE html>\n<html><body>Welcome! Please log in.</body></html>\n"
@@ -54,5 +46,4 @@ CASES = [
         "unpacks to more than",
     ),
     Case("labels-pipe", pipe, "no label file"),
-    Case("list-pipe", list_pipe, "train_val_list.txt: cannot be read .not a file but a pipe"),
 ]
