@@ -43,8 +43,16 @@ PLANTS = {
             )
         },
     ),
-    "evaluated from then on": Plant(
-        RUNNING, {"network(to_network(pixels))": "network(to_network(pixels), training=False)"}
+    "frozen statistics": Plant(
+        RUNNING,
+        {
+            MODEL: (
+                "for layer in network.layers:\n"
+                "        if isinstance(layer, keras.layers.BatchNormalization):\n"
+                "            layer.trainable = False\n"
+                f"    {MODEL}"
+            )
+        },
     ),
     "bf16": Plant(
         training_checks.PRECISION,
@@ -67,7 +75,7 @@ PLANTS = {
             '"clipnorm": 0.01'
         },
     ),
-    "a loss of sums": _loss(SUM, WAY, said="times as long: a sum in place of a mean?"),
+    "a loss of sums": _loss(SUM, training_loop.TOGETHER, said="times as long"),
     "a loss of findings' sums": _loss(SUM, findings=True),
     "a loss of sigmoids": _loss(
         "criterion = lambda targets, scores: keras.ops.mean(keras.ops.binary_crossentropy("
