@@ -1,13 +1,10 @@
-"""Show the results on the test images for each class or finding, as rows and as tables."""
+"""Read the results on the test images for each class or finding."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from helpers.record import tasks
-from helpers.record.tasks import capital
-from helpers.results import tables
 from helpers.results.comparison import Comparison, Entry, widest
-from helpers.results.tables import Cell, Name, Table, of_run, transposed
 
 MOST = 20
 """The maximum number of rows; of more classes, those with the worst metric are shown."""
@@ -30,25 +27,6 @@ def rows(entry: Entry) -> dict[str, Row]:
     }
 
 
-def whole_name(compared: Comparison) -> str:
-    """``Mean``, ``All images``: the whole part's row, by no name that a finding or class has."""
-    shown = {name.replace("_", " ") for entry in compared.finished for name in rows(entry)}
-    name = compared.task.whole
-    while any(one == name or one.startswith(f"{name}, ") for one in shown):
-        name += " (the whole part)"
-    return name
-
-
-def whole(entry: Entry, name: str) -> dict[str, Row]:
-    """The metrics of the whole part, whose row is called ``name``; those that the run has."""
-    task, test = tasks.of(entry.content["recipe"]), entry.content["test"]
-    first, *others = task.metrics
-    found = {f"{name}, {metric.short}": Row(*metric.of(test)) for metric in others}
-    return {name: Row(*first.of(test))} | {
-        name: row for name, row in found.items() if row.value is not None
-    }
-
-
 def chances(entries: Sequence[Entry]) -> list[float]:
     """What guessing comes to, by the first metric; one value where all have as many classes.
 
@@ -62,14 +40,6 @@ def chances(entries: Sequence[Entry]) -> list[float]:
         )
         found.add(task.chance(len(outputs or [])))
     return sorted(chance for chance in found if chance is not None)
-
-
-def drawn(compared: Comparison) -> str:
-    """What the intervals are over: ``images`` where each stands alone."""
-    tests = [entry.content["test"] for entry in compared.finished]
-    images = [sum(row["images"] for row in test.get("classes", [])) for test in tests]
-    alone = all(test.get("groups") == count for test, count in zip(tests, images, strict=True))
-    return "images" if tests and alone else compared.task.groups
 
 
 def names(compared: Comparison) -> list[str]:
@@ -89,56 +59,19 @@ def names(compared: Comparison) -> list[str]:
 
 
 def left_out(compared: Comparison) -> str:
-    """How many classes are not in the tables and charts; empty if all are."""
-    every = dict.fromkeys(name for entry in widest(compared.finished) for name in rows(entry))
-    if len(every) <= MOST:
-        return ""
-    task = compared.task
-    return (
-        f"Only the {MOST} of {len(every):,} {task.outputs} with the lowest {task.metric.short} are "
-        "shown. "
-    )
-
-
-def not_in_mean(compared: Comparison) -> str:
-    """The findings that are in the table but not in the mean; empty if all are."""
-    found = dict.fromkeys(
-        name
-        for entry in widest(compared.finished)
-        for name in rows(entry)
-        if name not in entry.content["test"].get("in_mean", [name])
-    )
-    if not found:
-        return ""
-    why = "because of too few positive or negative test images"
-    return f"The mean leaves these out, {why}: {', '.join(found)}. "
-
-
-def title(compared: Comparison) -> str:
-    """What the table and the chart are of."""
-    return f"{capital(compared.task.metric.short)} per {compared.task.one}"
-
-
-def table(compared: Comparison) -> Table:
-    """The metric by class with its 95 % interval: rows findings or classes, then the whole part.
-
-    One column a framework, on its most devices; the whole on fewer is in the table of training.
-    """
-    text, shown, last = compared.task.metric.text, names(compared), whole_name(compared)
-    columns: dict[Name | str, dict[str, Cell]] = {}
-    for entry in widest(compared.finished):
-        found = rows(entry)
-        found = {name: found[name] for name in shown if name in found} | whole(entry, last)
-        columns[of_run(entry, timed=False)] = {
-            name: Cell(row.value, text, row.low, row.high) for name, row in found.items()
-        }
-    return tables.table(
-        f"{title(compared)}, 95 % interval",
-        compared.task.one,
-        transposed(columns),
-        note=f"{left_out(compared)}{not_in_mean(compared)}".strip(),
-        folded=True,
-    )
+    """Which classes are not shown, and which findings are not in the mean; empty if all are."""
+    task, entries, said = compared.task, widest(compared.finished), []
+    every = dict.fromkeys(name for entry in entries for name in rows(entry))
+    if len(every) > MOST:
+        said.append(
+            f"Only the {MOST} of {len(every):,} {task.outputs} with the lowest "
+            f"{task.metric.short} are shown."
+        )
+    in_mean = [entry.content["test"].get("in_mean", every) for entry in entries]
+    if odd := [name for name in every if not all(name in of for of in in_mean)]:
+        why = "because of too few positive or negative test images"
+        said.append(f"The mean leaves these out, {why}: {', '.join(odd)}.")
+    return " ".join(said)
 
 
 def limits(content: dict[str, Any]) -> list[str]:
@@ -148,10 +81,8 @@ def limits(content: dict[str, Any]) -> list[str]:
     for row in test[task.outputs]:
         if row.get("reason") or row[task.metric.name] is None:
             said.setdefault(row.get("reason") or task.missing, []).append(row[task.one])
-    return [f"{_several(names)}: {reason}" for reason, names in said.items()]
-
-
-def _several(names: list[str]) -> str:
-    """The names, of many the first ones."""
-    more = len(names) - MOST
-    return ", ".join(names[:MOST]) + (f" and {more:,} more" if more > 0 else "")
+    return [
+        f"{', '.join(found[:MOST])}{f' and {more:,} more' if more > 0 else ''}: {reason}"
+        for reason, found in said.items()
+        for more in [len(found) - MOST]
+    ]

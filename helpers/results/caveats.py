@@ -1,4 +1,4 @@
-"""List what is missing or not comparable, and what a framework cannot do, a line each reason."""
+"""List what is missing or not comparable, a line each reason."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)")
 def remarks(compared: Comparison) -> Table:
     """What is missing or not comparable, and why."""
     said: dict[str, list[str]] = {}
-    for why in [*compared.unreadable, *compared.set_aside]:
+    for why in compared.left_out:
         said.setdefault(why, []).append("a record")
     for entry in compared.entries:
         if not entry.finished:
@@ -50,21 +50,6 @@ def _ranged(texts: list[str]) -> str:
     columns = zip(*(_NUMBER.findall(text) for text in texts), strict=True)
     ends = iter([dict.fromkeys([min(of, key=float), max(of, key=float)]) for of in columns])
     return _NUMBER.sub(lambda _: " to ".join(next(ends)), texts[0])
-
-
-def unavailable(compared: Comparison) -> Table:
-    """What a framework cannot do, or its notebook does not try, with the reason."""
-    found: dict[str, dict[str, list[Entry]]] = {}
-    for entry in compared.finished:
-        for item in entry.content.get("skipped", []):
-            of = found.setdefault(item["what"], {}).setdefault(item["reason"], [])
-            of.append(entry)
-    rows = [
-        (what, {"frameworks": run_sets.named(runs, compared.finished), "reason": reason})
-        for what, reasons in found.items()
-        for reason, runs in reasons.items()
-    ]
-    return table("What a framework cannot do", "what", rows, folded=True)
 
 
 def _limits(content: dict[str, Any]) -> Iterator[str]:

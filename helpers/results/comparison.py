@@ -117,16 +117,15 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The runs that are compared, in order, and the records that could not be read.
+    """The runs that are compared, in order, and what is left out.
 
     Nothing changes in it once it is made, so what was worked out from one can be kept for it.
     """
 
     entries: tuple[Entry, ...]
-    unreadable: tuple[str, ...]
+    left_out: tuple[str, ...]
+    """One line for each record that cannot be read or is of another task."""
     folders: tuple[Path, ...]
-    set_aside: tuple[str, ...] = ()
-    """One line for each run of another task, which no table, chart or ranking includes."""
 
     @property
     def task(self) -> Task:
@@ -161,22 +160,19 @@ def load(experiments: str | Path | Iterable[str | Path] = "latest") -> Compariso
     folders = tuple(found.values())
     for folder in folders if len(folders) > 1 else ():
         must_exist(folder)
-    entries, unreadable = [], []
+    entries, left_out = [], []
     for folder in folders:
         for path in sorted(folder.glob(f"*/{record.FILE}")):
             try:
                 entries.append(Entry(path.parent, dict(record.read(path))))
             except UserError as error:
-                unreadable.append(str(error))
+                left_out.append(str(error))
     entries, others = _of_one_task(with_machines(entries))
-    return of(entries, tuple(unreadable), folders, tuple(others))
+    return of(entries, (*left_out, *others), folders)
 
 
 def of(
-    entries: Sequence[Entry],
-    unreadable: tuple[str, ...] = (),
-    folders: tuple[Path, ...] = (),
-    set_aside: tuple[str, ...] = (),
+    entries: Sequence[Entry], left_out: tuple[str, ...] = (), folders: tuple[Path, ...] = ()
 ) -> Comparison:
     """The comparison of these runs of one task, labelled by what sets each of them apart."""
     contents = [entry.content for entry in entries]
@@ -185,7 +181,7 @@ def of(
     programs = run_labels.programs([entry.series for entry in entries], contents)
     entries = [replace(entry, program=said) for entry, said in zip(entries, programs, strict=True)]
     entries.sort(key=lambda e: (order(e.label), e.devices or 0, e.content["run"]["started"]))
-    return Comparison(tuple(entries), unreadable, folders, set_aside)
+    return Comparison(tuple(entries), left_out, folders)
 
 
 def with_machines(entries: Sequence[Entry]) -> list[Entry]:
@@ -196,7 +192,7 @@ def with_machines(entries: Sequence[Entry]) -> list[Entry]:
 
 def how_to_begin(compared: Comparison) -> str | None:
     """What to do where there is nothing to compare; None where there is something."""
-    if compared.entries or compared.unreadable:
+    if compared.entries or compared.left_out:
         return None
     where = " and ".join(str(folder) for folder in compared.folders)
     return (
@@ -228,11 +224,9 @@ def latest_of_each(entries: Iterable[Entry]) -> list[Entry]:
 
 def widest(entries: Iterable[Entry]) -> list[Entry]:
     """One entry for each label: the last run on the most devices (skipped ones have none)."""
-    last: dict[str, Entry] = {}
-    for entry in latest_of_each(entries):
-        if (entry.devices or 0) >= (last[entry.label].devices or 0 if entry.label in last else 0):
-            last[entry.label] = entry
-    return list(last.values())
+    found = list(entries)
+    last = {entry.label: entry for entry in sorted(found, key=lambda entry: entry.devices or 0)}
+    return [last[label] for label in dict.fromkeys(entry.label for entry in found)]
 
 
 def devices(count: int) -> str:
@@ -241,20 +235,16 @@ def devices(count: int) -> str:
 
 
 def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
-    """Those of the last run's task, and what is to be said of the others."""
+    """Those of the last run's task, and why each of the others is left out."""
     known = [entry for entry in entries if entry.task]
-    if len({entry.task for entry in known}) < 2:
-        return list(entries), []
-    where: dict[str, list[str]] = {}
-    for entry in known:
-        where.setdefault(entry.task.name, []).append(entry.folder.parent.name)  # type: ignore[union-attr]
-    if len({entry.folder.parent for entry in known}) > 1:
-        found = [f"{task} in {' and '.join(dict.fromkeys(of))}" for task, of in where.items()]
+    where = {entry.task.name: entry.folder.parent.name for entry in known if entry.task}
+    if len(where) > 1 and len({entry.folder.parent for entry in known}) > 1:
+        found = ", ".join(f"{task} in {folder}" for task, folder in where.items())
         raise UserError(
-            f"runs of different tasks cannot be in one report: {', '.join(found)}; "
-            "give experiments of one task"
+            f"runs of different tasks cannot be in one report: {found}; give experiments of one "
+            "task"
         )
-    task = max(known, key=lambda entry: entry.content["run"]["started"]).task
+    task = max(known, key=lambda e: e.content["run"]["started"]).task if known else None
     others = [
         f"{entry.folder / record.FILE}: its task is {entry.task.name}, so it is left out: the "
         f"experiment's last run has the task {task.name}"

@@ -16,7 +16,6 @@ from helpers.results.learning_curves import NOT_REACHED
 from helpers.results.repeated_runs import brackets, widest_first
 from helpers.results.tables import (
     Cell,
-    Head,
     Name,
     Row,
     Table,
@@ -48,7 +47,7 @@ def runs(compared: Comparison) -> Table:
     rows: list[tuple[Name, Row]] = []
     for row in numbers.to_dict("records"):
         entries = groups[row["label"], row["devices"]]
-        cells: dict[Head, Cell | str] = {}
+        cells: dict[str, Cell | str] = {}
         if several:
             cells["machine"] = entries[0].machine
         if mixed:
@@ -89,10 +88,9 @@ def _unfinished(compared: Comparison) -> list[tuple[Name, Row]]:
         (Name(run, (state,)), {"evidence": _evidence(entries)})
         for (run, state), entries in found.items()
     ]
-    for state, why in (("unreadable", compared.unreadable), ("set aside", compared.set_aside)):
-        if why:
-            who = "a record" if len(why) == 1 else f"{len(why)} records"
-            rows.append((Name(who, (state,)), {}))
+    if count := len(compared.left_out):
+        who = "a record" if count == 1 else f"{count} records"
+        rows.append((Name(who, ("left out",)), {}))
     return rows
 
 

@@ -1,26 +1,24 @@
 """Answer the report's questions in few words: who is fastest, is it fair, what do devices bring."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from helpers.results import comparability, scaling
 from helpers.results.best import MORE_IS_BETTER, SPREAD, Order, orders
 from helpers.results.comparability import marked
-from helpers.results.comparison import Comparison, Entry, devices
+from helpers.results.comparison import Comparison, devices
 from helpers.results.ranking import unranked
 from helpers.results.repeated_runs import field
 from helpers.results.runs import frame
-from helpers.results.shared_settings import differences, of_own_networks, off_the_recipe, unequal
+from helpers.results.shared_settings import differences, of_own_networks, unequal
 from helpers.results.tables import time_text
 
 UNRANKED = "not ranked here"
 """The verdict on speed where the devices rank nothing."""
-_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _STEADY = "in steady state"
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """question: in a word or two; verdict: the answer at a glance; text: what limits it."""
 
     question: str
@@ -55,13 +53,12 @@ def headline(compared: Comparison) -> str:
 
 
 def _clause(order: Order, one: str, several: str) -> str:
-    """``PyTorch finishes first``, ``four are level``, ``no framework can be named``."""
+    """``PyTorch finishes first``, ``4 are level``, ``no framework can be named``."""
     named = order.best
     if len(named) < 2:
         return f"{named[0]} {one}" if named else "no framework can be named the best"
-    if len(named) == len(order.labels) > 2 and not order.noisy:
-        return f"all {number(len(named))} {several}"
-    return f"{listed(named) if len(named) < 3 else number(len(named))} {several}"
+    whole = "all " * (len(named) == len(order.labels) > 2 and not order.noisy)
+    return f"{listed(named) if len(named) < 3 else f'{whole}{len(named)}'} {several}"
 
 
 def fastest(compared: Comparison) -> Answer:
@@ -92,19 +89,14 @@ def _certainty(compared: Comparison) -> str:
     Empty where there is one framework.
     """
     found = orders(frame(compared))
-    time = found.get("seconds")
-    if time is None or len(time.labels) + len(time.noisy) < 2:
+    time, steady = found.get("seconds"), found.get("images_per_second")
+    if time is None or steady is None or len(time.labels) + len(time.noisy) < 2:
         return ""
-    noisy = {
-        label: "" if label in time.noisy else f" {_STEADY}"
-        for label in (*time.noisy, *found["images_per_second"].noisy)
-    }
-    said = [f"Too noisy to place: {listed(f'{who}{where}' for who, where in noisy.items())}."]
-    said = said if noisy else []
-    lead = f"A lead in training time counts from {100 * time.lead:.0f} %"
-    if time.once:
-        lead = f"Measured once: {lead[0].lower()}{lead[1:]}, if runs differ by {100 * SPREAD:.0f} %"
-    said.append(f"{lead}.")
+    noisy = [*time.noisy, *(f"{who} {_STEADY}" for who in steady.noisy if who not in time.noisy)]
+    said = [f"Too noisy to place: {listed(noisy)}."] if noisy else []
+    lead = f"lead in training time counts from {100 * time.lead:.0f} %"
+    once = f"Measured once: a {lead}, if runs differ by {100 * SPREAD:.0f} %."
+    said.append(once if time.once else f"A {lead}.")
     for measure, order in found.items():
         if order.seeds:
             seeds = ",".join(map(str, range(order.seeds)))
@@ -122,31 +114,27 @@ def fairness(compared: Comparison) -> Answer:
         return Answer(question, "unknown", "No run has finished.")
     failed = dict.fromkeys(e.label for e in runs if comparability.failed(e.content))
     differ = [what for what, _ in differences(runs)]
-    own, variants = of_own_networks(runs), _variants(runs)
+    own = of_own_networks(runs)
+    variants: dict[str, dict[str, None]] = {}
+    for entry in runs:
+        if changed := comparability.variants(entry.content):
+            variants.setdefault(entry.label, {}).update(dict.fromkeys(changed))
+    unfinished = len(compared.entries) - len(runs) + len(compared.left_out)
     passed = sum(entry.comparable for entry in runs)
-    said = [f"{passed} of {len(runs)} finished runs passed their fairness check"]
-    said += [f"{', '.join(failed)} did not"] if failed else []
-    said += variants
-    said += [f"not everything was the same: {'; '.join(differ)}"] if differ else []
-    said += ["no check compares the networks, which are custom code"] if own else []
-    unfinished = len(compared.entries) - len(runs) + len(compared.unreadable)
-    said += [f"{unfinished} did not finish"] if unfinished else []
+    said = [
+        f"{passed} of {len(runs)} finished runs passed their fairness check",
+        f"{', '.join(failed)} did not" * bool(failed),
+        *(f"{label} trained differently: {', '.join(what)}" for label, what in variants.items()),
+        f"not everything was the same: {'; '.join(differ)}" * bool(differ),
+        "no check compares the networks, which are custom code" * own,
+        f"{unfinished} did not finish" * bool(unfinished),
+    ]
     verdict = "yes"
     if len({entry.label for entry in runs if not comparability.variants(entry.content)}) < 2:
         verdict = "one framework"
     elif failed or differ or own:
         verdict = "no" if len(failed) == len(runs) else "only in part"
-    text = " ".join(filter(None, [f"{'; '.join(said)}.", off_the_recipe(compared)]))
-    return Answer(question, verdict, text)
-
-
-def _variants(runs: Sequence[Entry]) -> list[str]:
-    """``PyTorch no flip trained differently: augmentation (no flip)``, a text a label."""
-    found: dict[str, dict[str, None]] = {}
-    for entry in runs:
-        for variant in comparability.variants(entry.content):
-            found.setdefault(entry.label, {})[variant] = None
-    return [f"{label} trained differently: {', '.join(what)}" for label, what in found.items()]
+    return Answer(question, verdict, f"{'; '.join(filter(None, said))}.")
 
 
 def more_devices(compared: Comparison) -> Answer | None:
@@ -166,17 +154,12 @@ def more_devices(compared: Comparison) -> Answer | None:
         who = f"{devices(counts.pop())} instead of {bases.pop()} make"
     short, long = [], []
     for figure, name in (("time_speed_up", "training"), ("speed_up", "steady state")):
-        ends = [last.loc[last[figure].idxmin()], last.loc[last[figure].idxmax()]]
-        texts = dict.fromkeys(f"{row[figure]:.2f}" for row in ends)
-        short.append(f"{name} x {' to '.join(texts)}")
-        named = dict.fromkeys(f"{row[figure]:.2f} ({row['label']})" for row in ends)
-        long.append(f"{name} {' to '.join(named)} times as fast")
+        ends = last.sort_values(figure, kind="stable").iloc[[0, -1]]
+        texts = [f"{value:.2f}" for value in ends[figure]]
+        named = [f"{text} ({label})" for text, label in zip(texts, ends["label"], strict=True)]
+        short.append(f"{name} x {' to '.join(dict.fromkeys(texts))}")
+        long.append(f"{name} {' to '.join(dict.fromkeys(named))} times as fast")
     return Answer("More devices", ", ".join(short), f"{who} the whole {long[0]}, and {long[1]}.")
-
-
-def number(count: int) -> str:
-    """``four``; ``12``."""
-    return _WORDS[count] if count < len(_WORDS) else str(count)
 
 
 def listed(texts: Iterable[str], word: str = "and") -> str:

@@ -19,6 +19,8 @@ from helpers.results import comparison, machines, runs
 from helpers.results.comparison import Entry
 
 PROJECT = "rosetta"
+Runs = Sequence[tuple[Entry, dict[str, float]]]
+"""Each finished run with its row of :func:`helpers.results.runs.frame`, numbers only."""
 
 
 def write(experiment: str | Path, target: str, out: Path | None = None) -> tuple[Path, int]:
@@ -56,10 +58,6 @@ def write(experiment: str | Path, target: str, out: Path | None = None) -> tuple
     return folder, len(compared.finished)
 
 
-Runs = Sequence[tuple[Entry, dict[str, float]]]
-"""Each finished run with its row of :func:`helpers.results.runs.frame`, numbers only."""
-
-
 def _settings(entry: Entry) -> dict[str, Any]:
     """Everything that was set, flat: ``recipe.epochs``, ``version.torch``."""
     content = entry.content
@@ -82,11 +80,12 @@ def _started(entry: Entry) -> float:
     return entry.content.get("monitor", {}).get("start (unix s)") or started
 
 
-def _epochs(entry: Entry) -> list[tuple[float, dict[str, float]]]:
-    """The end of each epoch, in seconds since 1970, and its figures by name."""
+def _epochs(entry: Entry) -> list[tuple[int, float, dict[str, float]]]:
+    """The number of each epoch, its end in seconds since 1970, and its figures by name."""
     epochs = pd.DataFrame(entry.content["epochs"]).select_dtypes("number")
     ends = _started(entry) + (epochs["train_seconds"] + epochs["valid_seconds"]).cumsum()
-    return list(zip(ends, (row.dropna().to_dict() for _, row in epochs.iterrows()), strict=True))
+    rows = (row.dropna().to_dict() for _, row in epochs.iterrows())
+    return [*zip(range(1, len(ends) + 1), ends, rows, strict=True)]
 
 
 def _wandb(found: Runs, folder: Path) -> None:
@@ -97,7 +96,7 @@ def _wandb(found: Runs, folder: Path) -> None:
     for entry, figures in found:
         about = {"project": PROJECT, "name": entry.folder.name, "config": _settings(entry)}
         with wandb.init(dir=folder, mode="offline", settings=quiet, **about) as run:
-            for number, (end, values) in enumerate(_epochs(entry), 1):
+            for number, end, values in _epochs(entry):
                 run.log(values | {"_timestamp": end, "epoch": number}, step=number)
             run.summary.update(figures)
 
@@ -107,13 +106,12 @@ def _mlflow(found: Runs, folder: Path) -> None:
     import mlflow
 
     mlflow.set_tracking_uri(f"sqlite:///{folder.absolute() / 'mlflow.db'}")
-    mlflow.create_experiment(PROJECT)
     mlflow.set_experiment(PROJECT)
     for entry, figures in found:
         with mlflow.start_run(run_name=entry.folder.name):
             mlflow.log_params({k: str(v)[:500] for k, v in _settings(entry).items()})
-            for number, (end, values) in enumerate(_epochs(entry), 1):
-                mlflow.log_metrics(values, step=number, timestamp=_ms(end))
+            for number, end, values in _epochs(entry):
+                mlflow.log_metrics(values, step=number, timestamp=round(1000 * end))
             mlflow.log_metrics({f"run_{name}": value for name, value in figures.items()})
 
 
@@ -123,7 +121,7 @@ def _tensorboard(found: Runs, folder: Path) -> None:
 
     for entry, figures in found:
         writer = Writer(str(folder / entry.folder.name))
-        for number, (end, values) in enumerate(_epochs(entry), 1):
+        for number, end, values in _epochs(entry):
             for name, value in values.items():
                 writer.add_scalar(name, value, number, wall_time=end)
         for name, value in figures.items():
@@ -144,40 +142,36 @@ def _mllog(found: Runs, folder: Path) -> None:
         mllog.config(filename=str(folder / f"{entry.folder.name}.log"), root_dir=str(paths.ROOT))
         recipe, images = entry.content["recipe"], entry.content["data"]["images"]
         network, metric = recipe["network"], tasks.metric_of(recipe).of_epoch
-        begin = _ms(_started(entry))
-        for key, value in (
-            (keys.SUBMISSION_BENCHMARK, keys.RESNET if network == "resnet50" else network),
-            (keys.SUBMISSION_DIVISION, keys.OPEN),
-            (keys.SUBMISSION_ORG, PROJECT),
-            (keys.SUBMISSION_PLATFORM, machines.models(entry.content["devices"])),
-            (keys.SUBMISSION_STATUS, keys.RESEARCH),
-            (keys.CACHE_CLEAR, True),
-            (keys.GLOBAL_BATCH_SIZE, recipe["global_batch_size"]),
-            (keys.SEED, recipe["seed"]),
-            (keys.TRAIN_SAMPLES, images["train"]),
-            (keys.EVAL_SAMPLES, images["valid"]),
-            (keys.OPT_NAME, recipe["optimizer"]),
-            (keys.OPT_BASE_LR, recipe["scaled_learning_rate"]),
-            (keys.GRADIENT_ACCUMULATION_STEPS, 1),
-        ):
-            logger.event(key, value, time_ms=begin)
-        logger.start(keys.INIT_START, time_ms=begin)
-        logger.end(keys.INIT_STOP, time_ms=begin)
-        logger.start(keys.RUN_START, time_ms=begin)
-        for number, (ended, values) in enumerate(_epochs(entry), 1):
-            trained, end = _ms(ended - values["valid_seconds"]), _ms(ended)
+        at = {"time_ms": round(1000 * _started(entry))}
+        for key, value in {
+            keys.SUBMISSION_BENCHMARK: keys.RESNET if network == "resnet50" else network,
+            keys.SUBMISSION_DIVISION: keys.OPEN,
+            keys.SUBMISSION_ORG: PROJECT,
+            keys.SUBMISSION_PLATFORM: machines.models(entry.content["devices"]),
+            keys.SUBMISSION_STATUS: keys.RESEARCH,
+            keys.CACHE_CLEAR: True,
+            keys.GLOBAL_BATCH_SIZE: recipe["global_batch_size"],
+            keys.SEED: recipe["seed"],
+            keys.TRAIN_SAMPLES: images["train"],
+            keys.EVAL_SAMPLES: images["valid"],
+            keys.OPT_NAME: recipe["optimizer"],
+            keys.OPT_BASE_LR: recipe["scaled_learning_rate"],
+            keys.GRADIENT_ACCUMULATION_STEPS: 1,
+        }.items():
+            logger.event(key, value, **at)
+        logger.start(keys.INIT_START, **at)
+        logger.end(keys.INIT_STOP, **at)
+        logger.start(keys.RUN_START, **at)
+        for number, end, values in _epochs(entry):
             about = {"metadata": {keys.EPOCH_NUM: number}}
-            logger.start(keys.EPOCH_START, time_ms=begin, **about)
-            logger.end(keys.EPOCH_STOP, time_ms=trained, **about)
-            logger.start(keys.EVAL_START, time_ms=trained, **about)
-            logger.event(keys.EVAL_ACCURACY, values[metric], time_ms=end, **about)
-            logger.end(keys.EVAL_STOP, time_ms=end, **about)
-            begin = end
-        logger.end(keys.RUN_STOP, time_ms=begin, metadata={"status": keys.SUCCESS})
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
+            logger.start(keys.EPOCH_START, **at, **about)
+            at = {"time_ms": round(1000 * (end - values["valid_seconds"]))}
+            logger.end(keys.EPOCH_STOP, **at, **about)
+            logger.start(keys.EVAL_START, **at, **about)
+            at = {"time_ms": round(1000 * end)}
+            logger.event(keys.EVAL_ACCURACY, values[metric], **at, **about)
+            logger.end(keys.EVAL_STOP, **at, **about)
+        logger.end(keys.RUN_STOP, **at, metadata={"status": keys.SUCCESS})
 
 
 TARGETS: dict[str, tuple[str, Callable[[Runs, Path], None]]] = {

@@ -1,23 +1,18 @@
 """Measure how quickly each framework learns: in epochs, in seconds and in images."""
 
-import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
-from statistics import geometric_mean
 from typing import Any
 
 import pandas as pd
 
 from helpers.record import tasks
 from helpers.record.tasks import Metric
-from helpers.results import run_sets, tables
+from helpers.results import run_sets
 from helpers.results.comparison import KEPT, Comparison, Entry, repeats, with_ends
-from helpers.results.tables import ABSENT, Cell, Name, Table
 
 NOT_REACHED = "not reached"
-ENDS = "Times are those at the end of the first epoch that reached the value."
 
 
 @lru_cache(maxsize=1024)
@@ -56,11 +51,10 @@ def on_same_batches(entries: Sequence[Entry]) -> str:
     """
     groups: dict[Any, list[Entry]] = {}
     for entry in entries:
-        recipe, training = entry.content["recipe"], entry.content["training"]
-        key = *(recipe[name] for name in ("seed", "batch_size", "precision")), entry.devices
-        key += (entry.content["data"].get("sha256"),)
-        if training.get("first_batches"):
-            groups.setdefault(key, []).append(entry)
+        recipe, data = entry.content["recipe"], entry.content["data"]
+        same = (recipe["seed"], recipe["batch_size"], recipe["precision"], data.get("sha256"))
+        if entry.content["training"].get("first_batches"):
+            groups.setdefault((*same, entry.devices), []).append(entry)
     several = [group for group in groups.values() if len({each.label for each in group}) > 1]
     if not several:
         return ""
@@ -68,9 +62,9 @@ def on_same_batches(entries: Sequence[Entry]) -> str:
     for group in several:
         firsts = [each.content["training"]["first_batches"] for each in group]
         counts.append(min(map(len, firsts)))
-        of_most, _ = Counter(tuple(first[: counts[-1]]) for first in firsts).most_common(1)[0]
-        pairs = zip(group, firsts, strict=True)
-        odd += [each for each, first in pairs if tuple(first[: counts[-1]]) != of_most]
+        begun = [tuple(first[: counts[-1]]) for first in firsts]
+        of_most, _ = Counter(begun).most_common(1)[0]
+        odd += [each for each, first in zip(group, begun, strict=True) if first != of_most]
         losses = pd.concat([history(each).set_index("epoch")["train_loss"] for each in group])
         each_epoch = losses.groupby(level="epoch")
         apart.append(float(((each_epoch.max() - each_epoch.min()) / each_epoch.mean()).max()))
@@ -82,32 +76,17 @@ def on_same_batches(entries: Sequence[Entry]) -> str:
     ).replace("%", " %")
 
 
-def best(entry: Entry, metric: Metric) -> float:
-    """The best validation of any epoch; NaN where none could be computed."""
-    epochs = history(entry)
-    return math.nan if epochs.empty else float(epochs[metric.of_epoch].max())
+def reached(entry: Entry, metric: Metric, wanted: float) -> dict[str, Any]:
+    """Epoch, seconds and images until the end of the first epoch that validated at ``wanted``.
 
-
-@dataclass(frozen=True)
-class Reached:
-    """The end of an epoch: its number, seconds and images trained on until then."""
-
-    epoch: int
-    seconds: float
-    images: int
-
-
-def reached(entry: Entry, metric: Metric, wanted: float) -> Reached | None:
-    """The end of the first epoch whose validation was at least ``wanted``; None without such.
-
-    Seconds are of training and validation. Nothing is interpolated between epochs.
+    Empty where none did. Seconds are of training and validation; nothing is interpolated.
     """
     epochs = history(entry)
     there = epochs if epochs.empty else epochs[epochs[metric.of_epoch] >= wanted]
     if there.empty:
-        return None
-    first = there.iloc[0]
-    return Reached(int(first["epoch"]), float(first["clock"]), int(first["seen"]))
+        return {}
+    epoch, clock, seen = there.iloc[0][["epoch", "clock", "seen"]]
+    return {"epoch": int(epoch), "seconds": float(clock), "images": int(seen)}
 
 
 def targets(compared: Comparison) -> list[float]:
@@ -141,57 +120,20 @@ def to_targets(compared: Comparison) -> pd.DataFrame:
     Columns: run, label, devices, seed, variant (which of an experiment's repeats it is), metric,
     target, epoch, seconds, images; the last three NaN where it was not reached.
     """
-    metric = compared.metric
-    rows = []
-    for wanted in targets(compared):
-        for entry in compared.finished:
-            first = reached(entry, metric, wanted)
-            rows.append(
-                {
-                    "run": entry.timed,
-                    "label": entry.label,
-                    "devices": entry.devices,
-                    "seed": entry.content["recipe"]["seed"],
-                    "variant": entry.variant,
-                    "metric": metric.name,
-                    "target": wanted,
-                    "epoch": first and first.epoch,
-                    "seconds": first and first.seconds,
-                    "images": first and first.images,
-                }
-            )
-    return pd.DataFrame(rows)
-
-
-def table(compared: Comparison) -> Table:
-    """Rows runs; for each of the recipe's targets the time, and the images trained on."""
-    metric, found = compared.metric, to_targets(compared)
-    unit, clock = tables.time_column(found.get("seconds", ()))
-    rows: dict[Name, dict[str, Cell]] = {}
-    for (name, wanted), runs in found.groupby(["run", "target"], sort=False) if len(found) else ():
-        head = f"{metric.short} {metric.target(wanted)}"
-        got = runs.dropna(subset="seconds")
-        of = "" if len(got) == len(runs) else f"in {len(got)} of {len(runs)} runs"
-        rows.setdefault(Name(name), {}).update(
+    nothing = dict.fromkeys(("epoch", "seconds", "images"))
+    return pd.DataFrame(
+        [
             {
-                f"{head} ({unit})": _spread(got["seconds"], clock, NOT_REACHED, of),
-                f"images to {head}": _spread(got["images"], "{:,.0f}".format, ABSENT),
+                "run": entry.timed,
+                "label": entry.label,
+                "devices": entry.devices,
+                "seed": entry.content["recipe"]["seed"],
+                "variant": entry.variant,
+                "metric": compared.metric.name,
+                "target": wanted,
+                **(reached(entry, compared.metric, wanted) or nothing),
             }
-        )
-    return tables.table(
-        "Time and images to the recipe's targets",
-        "run",
-        rows.items(),
-        note=f"{ENDS} Of several runs, cells hold the geometric mean of those that reached the "
-        "target, with the minimum and maximum.",
-        folded=True,
+            for wanted in targets(compared)
+            for entry in compared.finished
+        ]
     )
-
-
-def _spread(
-    values: "pd.Series[float]", form: Callable[[float], str], missing: str, note: str = ""
-) -> Cell:
-    if values.empty:
-        return Cell(None, missing=missing)
-    low, high = (values.min(), values.max()) if len(values) > 1 else (None, None)
-    return Cell(geometric_mean(values), form, low, high, note)

@@ -6,27 +6,21 @@ label them *published*. Each figure names its notebook, and whether the notebook
 """
 
 import json
-import math
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
 from helpers import terminal
 from helpers.results import tables
 from helpers.results.comparison import Comparison
-from helpers.results.tables import ABSENT, Cell, Name, Table, of_label
+from helpers.results.tables import ABSENT, Cell, Table
 
 
 def belong(compared: Comparison) -> bool:
-    """Whether the figures are comparable with these runs: the same task and network."""
-    return all_are(compared, {"task": "multilabel", "network": "densenet121"})
-
-
-def all_are(compared: Comparison, study: dict[str, str]) -> bool:
-    """Whether all runs are of a study's task and network."""
+    """Whether the article's figures are comparable with these runs: the same task and network."""
+    study = {"task": "multilabel", "network": "densenet121"}
     recipes = [e.content["recipe"] for e in compared.entries if "recipe" in e.content]
     return all(recipe.items() >= study.items() for recipe in recipes)
 
@@ -67,99 +61,24 @@ def results() -> pd.DataFrame:
     return table
 
 
-def training() -> Table:
-    """The times for images from files and the AUCs."""
-    note = "These figures are from the article: 5 epochs of 87,306 images at 224 px."
-    return _table("Image files, published", "seconds", note)
-
-
-def synthetic() -> Table:
-    """The times for synthetic data."""
-    return _table(
-        "Synthetic data, published", "synthetic_seconds", "These figures are from the article."
+def table() -> Table:
+    """A row a framework: its times, the speed-up from one to four GPUs, and the test AUC."""
+    found = results().pivot(index="label", columns="devices", values=["seconds", "mean_auc"])
+    rows = []
+    for label in results()["label"].unique():
+        (one, four), aucs = found["seconds"].loc[label], found["mean_auc"].loc[label]
+        cells = {
+            "1 GPU (min:s)": Cell(one, terminal.clock, missing=ABSENT),
+            "4 GPUs (min:s)": Cell(four, terminal.clock, missing=ABSENT),
+            "speed-up": Cell(one / four, "{:.2f}".format, missing=ABSENT),
+            "test AUC, 1 GPU": Cell(aucs[1], "{:.4f}".format, missing=ABSENT),
+            "test AUC, 4 GPUs": Cell(aucs[4], "{:.4f}".format, missing=ABSENT),
+        }
+        rows.append((label, cells))
+    source = content()["source"]
+    note = (
+        f"These published figures are not measured here: one run each, on V100 GPUs. They are from "
+        f"{source['title']} by {source['author']}, {source['date']}, {source['address']}, with the "
+        f"notebooks at {source['code']}/tree/{source['commit'][:7]}."
     )
-
-
-def _table(title: str, seconds: str, note: str) -> Table:
-    """Frameworks by number of GPUs."""
-    rows: dict[Name, dict[Name, Cell]] = {}
-    alone: dict[str, float] = {}
-    for run in results().sort_values("devices", kind="stable").to_dict("records"):
-        count, label = run["devices"], run["label"]
-        alone.setdefault(label, run[seconds] if count == 1 else math.nan)
-        cells = {"time (min:s)": Cell(run[seconds], terminal.clock, missing=ABSENT)}
-        if count > 1:
-            speed_up = alone[label] / run[seconds]
-            cells["speed-up"] = Cell(speed_up, "{:.2f}".format, missing=ABSENT)
-        if seconds == "seconds":
-            cells["test AUC"] = Cell(run["mean_auc"], "{:.4f}".format, missing=ABSENT)
-        above = f"{count} GPU{'s' * (count > 1)}"
-        rows.setdefault(of_label(label), {}).update(
-            {Name(text, above=above): cell for text, cell in cells.items()}
-        )
-    order = dict.fromkeys(map(of_label, results()["label"]))
-    found = [(name, rows[name]) for name in order]
-    return tables.table(title, "framework", found, note=note, kind="published")
-
-
-def source() -> str:
-    """Where the figures come from, in one line."""
-    found = content()["source"]
-    return (
-        f"The article is {found['title']} by {found['author']}, {found['date']}, "
-        f"{found['address']}. The figures come from its notebooks, "
-        f"{found['code']}/tree/{found['commit'][:7]}"
-    )
-
-
-def notes() -> list[str]:
-    """What to know about the figures."""
-    return list(content()["notes"])
-
-
-def notebooks() -> tuple[str, list[str]]:
-    """A heading, and the notebook with each framework's figures."""
-    found = content()
-    read = {run["notebook"]: run["framework"] for run in found["runs"]}
-    return (
-        f"Notebooks with these figures, at commit {found['source']['commit'][:7]}",
-        [f"{framework}: {notebook}" for notebook, framework in read.items()],
-    )
-
-
-class Point(NamedTuple):
-    """One published figure, against one GPU."""
-
-    devices: int
-    efficiency: float
-    """1 is perfect."""
-
-
-POINTS = (Point(4, 0.88), Point(128, 0.7916))
-"""ChainerMN's."""
-STUDY = {"task": "multiclass", "network": "resnet50"}
-SCALING_NAME = "published: ChainerMN on GPUs, 2017"
-
-
-def points(compared: Comparison) -> Sequence[Point]:
-    """ChainerMN's points, if all runs have the network and the task of its study."""
-    if not any(entry.task for entry in compared.entries) or not all_are(compared, STUDY):
-        return ()
-    return POINTS
-
-
-def scaling_notes(compared: Comparison) -> list[str]:
-    """Notes on these points, if they are shown with the runs."""
-    found = points(compared)
-    if not found:
-        return []
-    each = " and ".join(f"{100 * p.efficiency:.0f} % on {p.devices} GPUs" for p in found)
-    return [
-        f"ChainerMN's study trained ResNet50 on ImageNet at 224 px: an efficiency of {each} "
-        "against one GPU, and a top-1 of 71 to 72 % on up to 128 GPUs. The hardware and the "
-        "images differ from those of these runs.",
-        "These figures come from the post https://chainer.org/general/2017/02/08/"
-        "Performance-of-Distributed-Deep-Learning-Using-ChainerMN.html and from Akiba, Fukuda, "
-        "Suzuki 2017, https://arxiv.org/abs/1710.11351. That paper gives 90 % for 128 GPUs against "
-        "four.",
-    ]
+    return tables.table("The article of 2018", "framework", rows, note=note, folded=True)

@@ -6,7 +6,6 @@ also further apart than the figure's own tolerance, which is printed. Versions a
 changed are named, because they are possible causes.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ import pandas as pd
 
 from helpers import terminal
 from helpers.errors import UserError
+from helpers.record.tasks import Metric
 from helpers.results import comparison
 from helpers.results.comparability import NOT_COMPARABLE
 from helpers.results.comparison import Comparison, Entry, latest_of_each
 from helpers.results.repeated_runs import summarise
 from helpers.results.shared_settings import MUST_AGREE
-from helpers.results.tables import ABSENT, Cell, short_number
+from helpers.results.tables import ABSENT, short_number
 from helpers.terminal import say
 
 LEAST = 0.01
@@ -52,21 +52,13 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
     disturbed).
 
     Raises:
-        UserError: nothing is comparable: no run in common, or other settings.
+        UserError: they have no run in common.
     """
-    if old.task is not new.task:
-        raise UserError(
-            f"{_named(old)} is of the task {old.task.name} and {_named(new)} of {new.task.name}: "
-            "runs of different tasks cannot be compared"
-        )
-    if not old.finished:
-        raise UserError(f"{_named(old)}: no finished run there; nothing to compare with")
     if not {entry.label for entry in old.finished} & {entry.label for entry in new.entries}:
         raise UserError(
             f"{_named(old)} and {_named(new)} have no run in common "
             "(framework, settings and number of devices); run the same plan again"
         )
-    _same_settings(old, new)
     on = [*_RUN, "figure", "tolerance"]
     found = _figures(old).merge(_figures(new), "left", on, suffixes=("_old", "_new"))
     is_metric = found["figure"] == old.task.metric.of_test
@@ -76,10 +68,7 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
     ranges = found[["range_old", "range_new"]].max(axis=1) / scale
     found["allowed"] = np.maximum(found["tolerance"].where(~repeats, LEAST), ranges)
     better = found["change"] * np.where(found["figure"] == TIMES["seconds"][0], -1, 1) > 0
-    both = found["marks_old"] + found["marks_new"].map(
-        lambda of: of if isinstance(of, tuple) else ()
-    )
-    marks = both.map(lambda of: ", ".join(dict.fromkeys(m for m in of if m != NOT_COMPARABLE)))
+    marks = found["marks_new"].fillna("").where(found["marks_old"] == "", found["marks_old"])
     found["verdict"] = np.select(
         [
             found["value_new"].isna(),
@@ -98,8 +87,10 @@ def _figures(side: Comparison) -> pd.DataFrame:
     """One row a run and figure that it has: value, range of the repeats, and what summarise has."""
     metric, numbers = side.task.metric, summarise(side)
     figures = TIMES | {metric.figure: (metric.of_test, OF_METRIC)}
+    marks = numbers["marks"].map(lambda of: ", ".join(m for m in of if m != NOT_COMPARABLE))
     parts = [
-        numbers[[*_RUN, "runs", "marks", "comparable"]].assign(
+        numbers[[*_RUN, "runs", "comparable"]].assign(
+            marks=marks,
             figure=name,
             tolerance=tolerance,
             value=numbers[key],
@@ -120,31 +111,23 @@ def check(old: str | Path, new: str | Path = "latest") -> int:
     for experiment in (old, new):
         side = comparison.load(experiment)
         comparison.must_exist(side.folders[0])
-        for why in (*side.unreadable, *side.set_aside):
+        for why in side.left_out:
             raise UserError(why)
         sides.append(side)
     if sides[0].folders[0].samefile(sides[1].folders[0]):
         raise UserError(f"{old} and {new} are the same experiment; give two different ones")
-    found = compare(*sides)
-    metric = sides[1].task.metric
-    header = ["Run", "Figure", "Old", "New", "Change", "Allowed", "Verdict"]
-    texts = []
-    for row in found.to_dict("records"):
-        of_metric = row["figure"] == metric.of_test
-        number = metric.text if of_metric else short_number
-        change = metric.difference if of_metric else lambda share: f"{100 * share:+.1f} %"
-        cells = [
-            Cell(row["value_old"], number, missing=ABSENT),
-            Cell(row["value_new"], number, missing=ABSENT),
-            Cell(row["change"], change, missing=ABSENT),
-            Cell(row["allowed"], change, missing=ABSENT),
-        ]
-        run = f"{row['label']}, {comparison.devices(row['devices'])}"
-        *shown, allowed = (cell.text for cell in cells)
-        texts.append([run, row["figure"], *shown, allowed.lstrip("+"), row["verdict"]])
+    if sides[0].task is not sides[1].task:
+        tasks = " and ".join(f"{_named(side)} is of the task {side.task.name}" for side in sides)
+        raise UserError(f"{tasks}: runs of different tasks cannot be compared")
+    found, causes = compare(*sides), changed(*sides)
     say(f"{_named(sides[1])} against {_named(sides[0])}\n")
-    say(terminal.table(header, texts))
-    for line in changed(*sides):
+    header = ["Run", "Figure", "Old", "New", "Change", "Allowed", "Verdict"]
+    say(
+        terminal.table(
+            header, [_texts(row, sides[1].task.metric) for row in found.to_dict("records")]
+        )
+    )
+    for line in causes:
         say(line)
     moved = found[found["verdict"] != "same"]
     if moved.empty:
@@ -155,25 +138,49 @@ def check(old: str | Path, new: str | Path = "latest") -> int:
     return 1
 
 
+def _texts(row: dict[Any, Any], metric: Metric) -> list[str]:
+    of_metric = row["figure"] == metric.of_test
+    number = metric.text if of_metric else short_number
+    change = metric.difference if of_metric else lambda share: f"{100 * share:+.1f} %"
+    forms = {"value_old": number, "value_new": number, "change": change, "allowed": change}
+    texts = [ABSENT if pd.isna(row[name]) else form(row[name]) for name, form in forms.items()]
+    run = f"{row['label']}, {comparison.devices(row['devices'])}"
+    return [run, row["figure"], *texts[:3], texts[3].lstrip("+"), row["verdict"]]
+
+
 def changed(old: Comparison, new: Comparison) -> list[str]:
-    """What else changed, a line each: machine, devices, workers, driver, versions."""
+    """What else changed, a line each: machine, devices, workers, driver, versions.
+
+    Compared are the last runs of each label and number of devices, of the same seed where there
+    are such: seeds have other splits and weights.
+
+    Raises:
+        UserError: a setting differs that must agree.
+    """
     lines: dict[str, None] = {}
-    for was, entry in _pairs(old, new):
-        if was is None:
-            lines[f"New: {entry.run}"] = None
-            continue
-        then, now = _causes(was), _causes(entry)
+    for entry in latest_of_each(new.finished):
+        seed = entry.content["recipe"]["seed"]
+        alike = [e for e in old.finished if (e.label, e.devices) == (entry.label, entry.devices)]
+        alike.sort(key=lambda e: e.content["recipe"]["seed"] == seed)  # stable: the last started
+        then, now = (_facts(one) for one in (alike[-1] if alike else entry, entry))
         for what in dict.fromkeys((*then, *now)):
-            if then.get(what) != now.get(what):
-                said = f"{_said(then.get(what))} -> {_said(now.get(what))}"
-                lines[f"Changed: {what}, {said}"] = None
+            was, found = (
+                "none" if (value := of.get(what)) is None else str(value) for of in (then, now)
+            )
+            if was != found and what in MUST_AGREE and what not in _MAY_CHANGE:
+                raise UserError(
+                    f"{entry.run}: {what} was {was} and is {found}, so the two "
+                    "experiments cannot be compared; run the new one with the old one's settings"
+                )
+            if was != found:
+                lines[f"Changed: {what}, {was} -> {found}"] = None
     return list(lines)
 
 
-def _causes(entry: Entry) -> dict[str, Any]:
+def _facts(entry: Entry) -> dict[str, Any]:
     content = entry.content
     return {
-        **{what: MUST_AGREE[what](content) for what in _MAY_CHANGE},
+        **{what: get(content) for what, get in MUST_AGREE.items()},
         "loader workers": content["data"].get("loader_workers"),
         "driver": content["hardware"]["driver"],
         "commit": content["run"]["commit"],
@@ -181,34 +188,5 @@ def _causes(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _pairs(old: Comparison, new: Comparison) -> Iterator[tuple[Entry | None, Entry]]:
-    """The last run of each label and number of devices of ``new``, with its like of ``old``.
-
-    That is the one of the same seed where there is one: seeds have other splits and weights.
-    """
-    for entry in latest_of_each(new.finished):
-        alike = [e for e in old.finished if (e.label, e.devices) == (entry.label, entry.devices)]
-        seed = entry.content["recipe"]["seed"]
-        alike.sort(key=lambda e: e.content["recipe"]["seed"] == seed)  # stable: the last started
-        yield (alike[-1] if alike else None), entry
-
-
-def _same_settings(old: Comparison, new: Comparison) -> None:
-    for was, entry in _pairs(old, new):
-        if was is None:
-            continue
-        for what, get in MUST_AGREE.items():
-            then, now = get(was.content), get(entry.content)
-            if what not in _MAY_CHANGE and then != now:
-                raise UserError(
-                    f"{entry.run}: {what} was {_said(then)} and is {_said(now)}, so the two "
-                    "experiments cannot be compared; run the new one with the old one's settings"
-                )
-
-
 def _named(side: Comparison) -> str:
     return " and ".join(folder.resolve().name for folder in side.folders)
-
-
-def _said(value: Any) -> str:
-    return "none" if value is None else str(value)

@@ -102,23 +102,12 @@ def field(compared: Comparison) -> pd.DataFrame:
 
 def brackets(compared: Comparison) -> str:
     """What the brackets of the tables hold."""
-    if not repeated(compared):
+    if not (summarise(compared)["runs"] > 1).any():
         return "Brackets hold the minimum and maximum of the epochs without the first."
     return (
         "Times and images/s are geometric means of the runs, other figures are medians; brackets "
         "hold the minimum and maximum."
     )
-
-
-def repeated(compared: Comparison) -> bool:
-    """Whether any run was repeated."""
-    numbers = summarise(compared)
-    return not numbers.empty and bool(numbers["runs"].max() > 1)
-
-
-def seeds(compared: Comparison) -> int:
-    """How many seeds the finished runs have."""
-    return len({entry.content["recipe"]["seed"] for entry in compared.finished})
 
 
 def _only(values: pd.Series) -> float:

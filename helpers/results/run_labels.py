@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import pandas as pd
+
 from helpers.recipe import AS_USUAL, COMPILED, EAGER
 from helpers.recipe.settings import ON_DEVICE, ON_OWN, ON_SIBLINGS
 from helpers.results import machines
@@ -19,53 +21,46 @@ def settings(contents: Sequence[dict[str, Any]], on: Sequence[str]) -> list[str]
         contents: the records.
         on: the name of each record's machine; nothing where it is not known.
     """
-    known: list[dict[str, str]] = [{"machine": f"on {name}"} if name else {} for name in on]
-    for content, found in zip(contents, known, strict=True):
+    rows: list[dict[str, str]] = [{"machine": f"on {name}"} if name else {} for name in on]
+    for content, row in zip(contents, rows, strict=True):
         for what, said in (_SETTINGS | _ELSE).items():
             with suppress(KeyError):  # a run that never began
-                found[what] = said(content)
-    several = [w for w in _SETTINGS if len({found[w] for found in known if w in found}) > 1]
+                row[what] = said(content)
+    known = pd.DataFrame(rows, columns=["machine", *_SETTINGS, *_ELSE], dtype=object)
+    several = [what for what in _SETTINGS if known[what].nunique() > 1]
     for what in ("machine", *_ELSE):
-        alike: dict[tuple[str | None, ...], set[str]] = {}
-        for found in known:
-            if what in found:
-                alike.setdefault(tuple(map(found.get, several)), set()).add(found[what])
-        if any(len(values) > 1 for values in alike.values()):
+        alike = known.fillna("").assign(all="").groupby(["all", *several])[what]
+        if any(len(set(values) - {""}) > 1 for _, values in alike):
             several.append(what)
-    return [" ".join(found[what] for what in several if what in found) for found in known]
+    return [" ".join(row[what] for what in several if what in row) for row in rows]
 
 
 def programs(series: Sequence[str], contents: Sequence[dict[str, Any]]) -> list[str]:
     """What sets records of one series apart that are of different programs, else nothing.
 
-    ``(code 1a2b3c4)``, and the notebook's name where notebooks are called alike.
+    ``(code 1a2b3c4)``, and the notebook's name where notebooks are called alike. The record of a
+    run that was skipped is of no program.
 
     Args:
         series: each record's, which tells all else that sets it apart.
         contents: the records.
     """
-    found: dict[str, dict[str, set[str]]] = {}
+    codes: dict[tuple[str, str], set[str]] = {}
+    of_each = []
     for name, content in zip(series, contents, strict=True):
-        if _began(content):
-            codes = found.setdefault(name, {}).setdefault(content["run"]["notebook"], set())
-            codes.add(_code(content))
+        run = content["run"]
+        code = f"code {run.get('code', '')[:7] or 'not recorded'}"
+        began = "code" in run or content["state"] == "finished"
+        of_each.append((name, run["notebook"], code) if began else None)
+        if began:
+            codes.setdefault((name, run["notebook"]), set()).add(code)
     said = []
-    for name, content in zip(series, contents, strict=True):
-        notebooks, notebook = found.get(name, {}), content["run"]["notebook"]
-        parts = [notebook] * (len(notebooks) > 1)
-        parts += [_code(content)] * (len(notebooks.get(notebook, ())) > 1)
-        said.append(f"({', '.join(parts)})" if parts and _began(content) else "")
+    for each in of_each:
+        name, notebook, code = each or ("", "", "")
+        parts = [notebook] * (sum(one == name for one, _ in codes) > 1)
+        parts += [code] * (len(codes.get((name, notebook), ())) > 1)
+        said.append(f"({', '.join(parts)})" if parts else "")
     return said
-
-
-def _began(content: dict[str, Any]) -> bool:
-    """Whether a record can be of a program: that of a run which was skipped is not."""
-    return "code" in content["run"] or content["state"] == "finished"
-
-
-def _code(content: dict[str, Any]) -> str:
-    digest: str = content["run"].get("code", "")
-    return f"code {digest[:7] or 'not recorded'}"
 
 
 def optimizer(recipe: dict[str, Any]) -> str:

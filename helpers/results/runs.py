@@ -62,7 +62,7 @@ def _numbers(compared: Comparison, entry: Entry) -> dict[str, Any]:
     training, test, energy = content["training"], content["test"], _energy(content)
     metrics = tasks.of(content["recipe"]).metrics
     wanted, trained = learning_curves.main_target(compared), comparability.steady(content)
-    got = None if wanted is None else learning_curves.reached(entry, compared.metric, wanted)
+    got = {} if wanted is None else learning_curves.reached(entry, compared.metric, wanted)
     found = {
         "label": entry.label,
         "series": entry.series,
@@ -73,8 +73,8 @@ def _numbers(compared: Comparison, entry: Entry) -> dict[str, Any]:
         "comparable": entry.comparable,
         "marks": comparability.marks(content),
         "seconds": training["seconds"],
-        "seconds_to_target": got and got.seconds,
-        "images_to_target": got and got.images,
+        "seconds_to_target": got.get("seconds"),
+        "images_to_target": got.get("images"),
         "images_per_second": training["images_per_second"],
         "images_per_second_low": min(trained),
         "images_per_second_high": max(trained),

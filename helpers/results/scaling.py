@@ -5,11 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.results import comparability, learning_curves, tables
-from helpers.results.comparability import RANKED, RESUMED, hosts_of, together
+from helpers.results import learning_curves, tables
+from helpers.results.comparability import RANKED, RESUMED, together
 from helpers.results.comparison import ENDS, KEPT, Comparison
 from helpers.results.repeated_runs import summarise
-from helpers.results.tables import ABSENT, Cell, Head, Table, of_label, ranged, share
+from helpers.results.tables import ABSENT, Cell, Name, Table, ranged, share
 
 RATE = "images_per_second"
 
@@ -116,44 +116,16 @@ def table(compared: Comparison) -> Table:
         "synthetic efficiency": ("synthetic_efficiency", share),
     }
     for row in found.to_dict("records") if several(compared) else ():
-        if row["devices"] == row["base"] and row["nodes"] == 1:
-            continue
-        cells: dict[Head, Cell | str] = {"devices": f"{row['base']} to {row['devices']}"}
-        for head, (figure, form) in heads.items():
-            cells[head] = ranged(row, figure, form, missing=ABSENT)
-        rows.append((of_label(row["label"], row["marks"]), cells))
-    nodes = several(compared) and found["node_efficiency"].notna().any()
+        if row["devices"] > row["base"] or row["nodes"] > 1:
+            cells: dict[str, Cell | str] = {"devices": f"{row['base']} to {row['devices']}"}
+            for head, (figure, form) in heads.items():
+                cells[head] = ranged(row, figure, form, missing=ABSENT)
+            rows.append((Name(row["label"], row["marks"]), cells))
     return tables.table(
         "Speed-ups and efficiency",
         "framework",
         rows,
-        note="The speed-up to a target is that of the images/s on the whole way, divided by how "
-        "many times the images were needed. Efficiency is the speed-up of images/s divided by the "
-        "ratio of device counts. Brackets hold what the brackets of the runs allow."
-        + ' The ideal of "against one node" is the images/s of one node times their number.'
-        * bool(nodes)
-        + where(compared),
+        note="Efficiency is the speed-up of images/s divided by the ratio of device counts. "
+        "Brackets hold what the brackets of the runs allow.",
         folded=True,
     )
-
-
-def where(compared: Comparison) -> str:
-    """Which machines had the runs on each number of nodes; "" if none had several."""
-    hosts: dict[int, set[str]] = {}
-    for content in (entry.content for entry in compared.finished):
-        if not comparability.simulated_nodes(content):
-            found = hosts.setdefault(comparability.nodes(content), set())
-            found.update(name.partition(".")[0] for name in hosts_of(content))  # Slurm's have none
-    if max(hosts, default=1) == 1:
-        return ""
-    said = "; ".join(
-        f"{nodes} {'node' if nodes == 1 else 'nodes'}: {', '.join(sorted(names))}"
-        for nodes, names in sorted(hosts.items())
-    )
-    largest = hosts[max(hosts)]
-    other = set().union(*hosts.values()) - largest
-    apart = (
-        f" The scaling compares different machines, as {', '.join(sorted(other))} had no run on "
-        f"{max(hosts)} nodes: in one Slurm job all runs have the same."
-    )
-    return f" Machines of the runs on {said}.{apart * bool(other)}"

@@ -42,18 +42,18 @@ def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
     Where every framework, on every number of devices, ran the same several seeds, these are a
     sweep and no difference; what follows from a seed then has to agree within each seed.
     """
-    swept = _swept_seeds(entries)
+    seeds: dict[Any, set[int]] = {}
+    for entry in entries:
+        seeds.setdefault((entry.label, entry.devices), set()).add(_seed(entry))
+    every = set().union(*seeds.values())
+    swept = sorted(every) if len(every) > 1 and all(of == every for of in seeds.values()) else []
     rows = []
     for what, get in MUST_AGREE.items():
         groups = [list(entries)]
         if swept and what in _OF_THE_SEED:
-            groups = [[e for e in entries if MUST_AGREE["seed"](e.content) == s] for s in swept]
-        for group in groups:
-            found: dict[str, list[str]] = {}
-            for entry in group:
-                found.setdefault(_plain(get(entry.content)), []).append(entry.run)
-            if len(found) > 1:
-                rows.append((f"{what} differs", f"not comparable: {_groups(found)}"))
+            groups = [[entry for entry in entries if _seed(entry) == seed] for seed in swept]
+        found = (_apart(group, get) for group in groups)
+        rows += [(f"{what} differs", f"not comparable: {said}") for said in found if said]
     return rows
 
 
@@ -62,36 +62,26 @@ def workers(entries: Sequence[Entry]) -> list[tuple[str, str]]:
 
     A difference is shown but does not matter.
     """
-    rows = []
-    for count in dict.fromkeys(entry.devices for entry in entries):
-        found: dict[str, list[str]] = {}
-        for entry in entries:
-            number = entry.content["data"].get("loader_workers")
-            if entry.devices == count and number is not None:
-                found.setdefault(str(number), []).append(entry.run)
-        if len(found) > 1:
-            rows.append(("loader workers differ", _groups(found)))
-    return rows
+    known = [entry for entry in entries if "loader_workers" in entry.content["data"]]
+    found = (
+        _apart([e for e in known if e.devices == count], lambda c: c["data"]["loader_workers"])
+        for count in dict.fromkeys(entry.devices for entry in known)
+    )
+    return [("loader workers differ", said) for said in found if said]
 
 
-def _groups(found: dict[str, list[str]]) -> str:
-    """``5 (PyTorch, 2 devices); 1 (Keras, 2 devices)``."""
-    return "; ".join(f"{value} ({', '.join(dict.fromkeys(runs))})" for value, runs in found.items())
+def _seed(entry: Entry) -> int:
+    return int(entry.content["recipe"]["seed"])
 
 
-def _swept_seeds(entries: Sequence[Entry]) -> list[Any]:
-    """The seeds of a sweep over seeds that every framework took part in alike; else none."""
-    seeds: dict[tuple[str, int | None], set[Any]] = {}
+def _apart(entries: Iterable[Entry], get: Callable[[dict[str, Any]], Any]) -> str:
+    """``5 (PyTorch, 2 devices); 1 (Keras, 2 devices)``; empty where all agree."""
+    found: dict[str, dict[str, None]] = {}
     for entry in entries:
-        seeds.setdefault((entry.label, entry.devices), set()).add(MUST_AGREE["seed"](entry.content))
-    sets = list(seeds.values())
-    if not sets or len(sets[0]) < 2 or any(other != sets[0] for other in sets):
-        return []
-    return sorted(sets[0])
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value).replace('"', "")
+        value = get(entry.content)
+        text = value if isinstance(value, str) else json.dumps(value).replace('"', "")
+        found.setdefault(text, {})[entry.run] = None
+    return "; ".join(f"{value} ({', '.join(of)})" for value, of in found.items()) * (len(found) > 1)
 
 
 _WORK = {
@@ -134,37 +124,22 @@ def unequal(compared: Comparison) -> str | None:
     return f"These runs did not do the same work: they differ in {' and '.join(said)}."
 
 
-def departures(content: dict[str, Any]) -> str | None:
-    """What a run changed of the recipe that it names: ``1 epoch instead of 5``; None if nothing.
+def departures(content: dict[str, Any]) -> str:
+    """What a run changed of the recipe that it names: ``epochs 1 instead of 5``; empty if nothing.
 
     Nor of a recipe that is not known here.
     """
     recipe = content["recipe"]
     if recipe["name"] not in RECIPES:
-        return None
+        return ""
     own = lookup(recipe["name"], demo=recipe["demo"])
-    epochs, batch_size, warmup = recipe["epochs"], recipe["batch_size"], recipe["warmup_epochs"]
-    said = []
-    if epochs != own.epochs:
-        said.append(f"{epochs} epoch{'s' * (epochs != 1)} instead of {own.epochs}")
-    if batch_size != own.batch_size:
-        said.append(
-            f"{batch_size} image{'s' * (batch_size != 1)} per device instead of {own.batch_size}"
-        )
-    if warmup != own.warmup_epochs:
-        said.append(f"a warm-up of {warmup:g} epochs instead of {own.warmup_epochs:g}")
-    return ", ".join(said) or None
-
-
-def off_the_recipe(compared: Comparison) -> str | None:
-    """Which runs changed something of the recipe that they name, in a sentence; None if none."""
-    found: dict[str, list[str]] = {}
-    for entry in compared.finished:
-        if said := departures(entry.content):
-            found.setdefault(said, []).append(entry.run)
-    if not found:
-        return None
-    if [len(runs) for runs in found.values()] == [len(compared.finished)]:
-        return f"The recipe was changed: {next(iter(found))}."
-    runs = [f"{said} ({'; '.join(dict.fromkeys(of))})" for said, of in found.items()]
-    return f"The recipe was changed: {'; '.join(runs)}."
+    names = {
+        "epochs": "epochs",
+        "batch_size": "batch per device",
+        "warmup_epochs": "warm-up epochs",
+    }
+    return ", ".join(
+        f"{what} {recipe[name]:g} instead of {getattr(own, name):g}"
+        for name, what in names.items()
+        if recipe[name] != getattr(own, name)
+    )

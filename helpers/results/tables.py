@@ -6,9 +6,8 @@ Text is made last, so that nothing has to be read out of it again.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -16,7 +15,7 @@ from helpers import terminal
 from helpers.frameworks import ROWS
 from helpers.record.tasks import NONE, Metric
 from helpers.results.comparability import marked
-from helpers.results.comparison import Entry, devices
+from helpers.results.comparison import devices
 
 ABSENT = "-"
 """There is no such figure; ``NONE``: there is one, and it could not be computed."""
@@ -83,34 +82,19 @@ def _unknown(value: float | str | None) -> bool:
     return value is None or value != value
 
 
-@dataclass(frozen=True)
-class Name:
-    """What heads a row or a column.
-
-    marks: why a run's times are not comparable. above: a heading that columns share.
-    """
+class Name(NamedTuple):
+    """What heads a row; marks: why a run's times are not comparable."""
 
     text: str
     marks: tuple[str, ...] = ()
-    above: str = ""
 
     def __str__(self) -> str:
-        return marked(f"{self.above} {self.text}".strip(), self.marks)
+        return marked(self.text, self.marks)
 
 
 def family_of(label: str) -> str | None:
     """The framework that a label, or a run's name, begins with; None of one not known here."""
     return next((row.family for row in ROWS if label.startswith(row.family)), None)
-
-
-def of_label(label: str, marks: Iterable[str] = ()) -> Name:
-    """The heading of all of a label's runs."""
-    return Name(label, tuple(marks))
-
-
-def of_run(entry: Entry, *, timed: bool = True) -> Name:
-    """A run's heading; with its marks where its times are shown."""
-    return Name(entry.run, entry.marks if timed else ())
 
 
 def of_row(row: Mapping[str, Any], most: int | None = None) -> Name:
@@ -129,16 +113,16 @@ def on(most: int) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under columns. ``kind`` is a hint to the page.
+    """Rows of cells under columns.
 
-    plain; all, of all runs; published, which are shown next to each other. folded: only its title
-    is shown at first. first: how many rows are shown at first; 0: all. drawn: the columns whose
+    kind: the page's class, ``all`` of the table that can be filtered. folded: only its title is
+    shown at first. first: how many rows are shown at first; 0: all. drawn: the columns whose
     figures the page also draws, with their ranges.
     """
 
     title: str
     corner: str
-    columns: tuple[Name, ...]
+    columns: tuple[str, ...]
     rows: tuple[tuple[Name, tuple[Cell, ...]], ...]
     note: str = ""
     kind: str = "plain"
@@ -159,10 +143,9 @@ class Table:
     @property
     def frame(self) -> pd.DataFrame:
         """The table as text, for a notebook."""
-        columns = pd.Index([str(column) for column in self.columns], dtype=object)
         index = pd.Index([str(name) for name, _ in self.rows], name=self.corner, dtype=object)
         cells = [[str(cell) for cell in cells] for _, cells in self.rows]
-        return pd.DataFrame(cells, index, columns, dtype=object)
+        return pd.DataFrame(cells, index, pd.Index(self.columns, dtype=object), dtype=object)
 
     def _repr_html_(self) -> str:
         return self.frame.to_html(notebook=True)
@@ -170,15 +153,9 @@ class Table:
     def __repr__(self) -> str:
         return self.frame.to_string()
 
-    @property
-    def above(self) -> list[tuple[str, int]]:
-        """The headings that columns share, and how many do; nothing where none does."""
-        found = groupby(column.above for column in self.columns)
-        return [(text, len(list(columns))) for text, columns in found if text]
-
     def places(self, column: int, cell: Cell) -> tuple[float, float, float] | None:
         """Where a drawn cell's minimum, value and maximum are, in percent of the column's most."""
-        if self.columns[column].text not in self.drawn or cell.number is None:
+        if self.columns[column] not in self.drawn or cell.number is None:
             return None
         each = [cells[column] for _, cells in self.rows]
         known = [end for one in each for end in (one.value, one.high) if isinstance(end, float)]
@@ -189,55 +166,27 @@ class Table:
         return 100 * low / most, 100 * cell.number / most, 100 * high / most
 
 
-Head = Name | str
-Row = Mapping[Any, Any]
+Row = Mapping[str, Any]
 """By column its cell, or text."""
 
 
-def table(
-    title: str,
-    corner: str,
-    rows: Iterable[tuple[Head, Row]],
-    *,
-    columns: Iterable[Head] | None = None,
-    **more: Any,
-) -> Table:
+def table(title: str, corner: str, rows: Iterable[tuple[Name | str, Row]], **more: Any) -> Table:
     """A table of rows, each with its heading; a row's cell that is not there is shown as ``-``.
 
-    A column that says ``-`` in every row is left out.
-
-    Args:
-        columns: their order; by default that in which the rows first have them, so that a column
-            which the first row lacks comes last.
-        more: the table's other fields.
+    Columns stand in the order in which the rows first have them. One that says ``-`` in every row
+    is left out. ``more`` are the table's other fields.
     """
     found = list(rows)
-    heads = list(columns or dict.fromkeys(head for _, row in found for head in row))
+    every = dict.fromkeys(head for _, row in found for head in row)
     heads = [
-        head for head in heads if any(str(row.get(head, ABSENT)) != ABSENT for _, row in found)
+        head for head in every if any(str(row.get(head, ABSENT)) != ABSENT for _, row in found)
     ]
-    gap = Cell(ABSENT)
-    named = [
-        (_name(name), tuple(_cell(row.get(head, gap)) for head in heads)) for name, row in found
+    cells = ([row.get(head, ABSENT) for head in heads] for _, row in found)
+    whole = [
+        tuple(value if isinstance(value, Cell) else Cell(value) for value in row) for row in cells
     ]
-    return Table(title, corner, tuple(map(_name, heads)), tuple(named), **more)
-
-
-def transposed(columns: Mapping[Head, Row]) -> list[tuple[Head, Row]]:
-    """The rows for :func:`table` of columns."""
-    names = dict.fromkeys(name for column in columns.values() for name in column)
-    return [
-        (name, {head: column[name] for head, column in columns.items() if name in column})
-        for name in names
-    ]
-
-
-def _name(head: Head) -> Name:
-    return head if isinstance(head, Name) else Name(head)
-
-
-def _cell(value: Cell | str) -> Cell:
-    return value if isinstance(value, Cell) else Cell(value)
+    names = [name if isinstance(name, Name) else Name(name) for name, _ in found]
+    return Table(title, corner, tuple(heads), tuple(zip(names, whole, strict=True)), **more)
 
 
 def ranged(

@@ -45,17 +45,17 @@ def batch(folder: Path, **sections: dict[str, Any]) -> Comparison:
     return comparison.load(folder)
 
 
-def test_of_two_runs_the_reference_is_the_lower_and_not_in_the_middle(tmp_path: Path) -> None:
+def test_of_two_runs_the_reference_is_the_lower_and_of_three_the_middle(tmp_path: Path) -> None:
     part, shared = images_of(60)
     two = {"PyTorch": scored(part, shared, 1.0, 1), "Keras": scored(part, shared, 0.5, 2)}
-    said = paired_test.table(batch(tmp_path / "2", **two)).note
-    assert "minus that of Keras, 2 devices, which is the lower." in said
+    assert paired_test.reference(batch(tmp_path / "2", **two)) == "Keras, 2 devices"
+    three = batch(tmp_path / "4", **two, Chainer=scored(part, shared, 0.8, 4))
+    assert paired_test.reference(three) == "Chainer, 2 devices"
     other, luck = images_of(60, seed=1)
     apart = batch(tmp_path / "3", **two, TensorFlow=scored(other, luck, 1.0, 3))
-    assert "is the lower" in paired_test.table(apart).note
-    three = batch(tmp_path / "4", **two, Chainer=scored(part, shared, 0.8, 4))
-    said = paired_test.table(three).note
-    assert "minus that of Chainer, 2 devices, which is in the middle." in said
+    found = paired_test.differences(apart).loc["TensorFlow, 2 devices"]
+    assert found["verdict"] == "cannot be paired: other test images"
+    assert np.isnan(found["difference"])
 
 
 def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: Path) -> None:
@@ -82,9 +82,10 @@ def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: P
     assert best["low"] < best["difference"] < best["high"]
     alone = tests["TensorFlow"]["mean_high"] - tests["TensorFlow"]["mean_low"]
     assert best["high"] - best["low"] < 0.7 * alone
-    text = paired_test.table(compared).frame.loc["TensorFlow, 2 devices"]
-    assert text["difference"].startswith("+0.0") and " to +0.0" in text["difference"]
-    assert base in paired_test.table(compared).note
+    assert paired_test.sentence(compared) == (
+        f"mean AUC on the same test images, higher than that of {base}: TensorFlow, 2 devices; "
+        f"lower than that of {base}: MXNet, 2 devices (paired.csv)."
+    )
 
 
 def test_many_rows_are_told_apart_no_oftener_than_one(tmp_path: Path) -> None:
@@ -102,7 +103,6 @@ def test_many_rows_are_told_apart_no_oftener_than_one(tmp_path: Path) -> None:
         rival = str(run).partition(",")[0]
         width = _width(tests[rival], tests[base], 0.05 / 11)
         assert row["high"] - row["low"] == pytest.approx(width)
-    assert "simultaneous 95 % intervals for all rows" in paired_test.table(many).note
 
 
 def _width(one: dict[str, Any], other: dict[str, Any], out: float) -> float:
@@ -134,25 +134,8 @@ def test_the_interval_is_that_of_a_bootstrap_of_the_difference(tmp_path: Path) -
     assert found["low"] == pytest.approx(np.quantile(plain, 0.025), abs=0.25 * width)
 
 
-def test_runs_on_other_test_images_are_not_paired(tmp_path: Path) -> None:
-    part, shared = images_of()
-    other = images_of(seed=1)
-    tests = {
-        "PyTorch": scored(part, shared, 1.0, 1),
-        "Keras": scored(part, shared, 1.0, 2),
-        "TensorFlow": scored(*other, 1.5, 3),
-    }
-    compared = batch(tmp_path, **tests)
-    said = paired_test.table(compared).frame["verdict"]
-    assert said["TensorFlow, 2 devices"] == "cannot be paired: other test images"
-    assert paired_test.table(compared).frame.loc["TensorFlow, 2 devices", "difference"] == "-"
-    assert said["Keras, 2 devices"] in ("the reference", paired_test.ALIKE)
-
-
 @pytest.mark.parametrize("verdict", ["fail", "different"])
-def test_a_run_that_failed_its_check_is_marked_and_no_reference(
-    verdict: str, tmp_path: Path
-) -> None:
+def test_a_run_that_failed_its_check_is_no_reference(verdict: str, tmp_path: Path) -> None:
     part, shared = images_of(60)
     tests = {name: scored(part, shared, 1.0, seed) for seed, name in enumerate(("Keras", "JAX"))}
     row = {"check": "x", "difference": 1.0, "threshold": 0.0, "verdict": verdict, "reason": None}
@@ -161,17 +144,14 @@ def test_a_run_that_failed_its_check_is_marked_and_no_reference(
     records.save(tmp_path, records.make("PyTorch", test=middle, fairness=wrong))
     compared = batch(tmp_path, **tests)
     assert paired_test.reference(compared) in ("Keras, 2 devices", "JAX, 2 devices")
-    mark = {"fail": "not comparable", "different": "trained differently"}[verdict]
-    assert f"PyTorch, 2 devices ({mark})" in paired_test.table(compared).frame.index
 
 
-def test_nothing_to_pair_is_no_table(tmp_path: Path) -> None:
-    assert paired_test.table(comparison.load(tmp_path)).empty
-    assert paired_test.table(records.load(tmp_path / "one", records.make())).empty
+def test_nothing_to_pair_is_no_sentence(tmp_path: Path) -> None:
+    assert paired_test.sentence(comparison.load(tmp_path)) == ""
+    assert paired_test.sentence(records.load(tmp_path / "one", records.make())) == ""
     keras = records.make("Keras")
     keras["test"]["sample"] = "b" * 32
-    compared = records.load(tmp_path / "one", keras)
-    assert paired_test.table(compared).empty and paired_test.table(compared).note == ""
+    assert paired_test.sentence(records.load(tmp_path / "one", keras)) == ""
 
 
 def test_with_several_seeds_the_range_over_runs_counts(tmp_path: Path) -> None:
@@ -191,7 +171,3 @@ def test_with_several_seeds_the_range_over_runs_counts(tmp_path: Path) -> None:
     half = 6.205347 * np.std([0.04, -0.03, 0.03], ddof=1) / np.sqrt(3)
     assert keras["high"] - keras["low"] == pytest.approx(2 * half, rel=1e-4)
     assert together.loc["Chainer, 2 devices", "verdict"] == "lower"
-    assert (
-        "between patients and between runs"
-        in paired_test.table(comparison.load([tmp_path / str(seed) for seed in range(3)])).note
-    )

@@ -10,7 +10,7 @@ import records
 from helpers.results import caveats, charts, comparison, conclusions, report, scaling
 from helpers.results.comparability import kind
 from helpers.results.comparison_tables import runs as all_runs
-from helpers.results.machine_tables import hardware
+from helpers.results.machine_tables import machine
 from helpers.results.ranking import ranked, unranked
 from helpers.results.repeated_runs import summarise
 
@@ -61,7 +61,7 @@ def test_cpu_devices_with_cores_of_their_own_are_ranked(tmp_path: Path) -> None:
         for label in ("PyTorch", "Keras", "TensorFlow")
     ]
     assert scaling.table(compared).frame["efficiency"]["TensorFlow"] == "94 %"
-    assert "cores 0 and 1, 1 thread each" in hardware(compared).frame.to_string()
+    assert "cores 0 and 1, 1 thread each" in machine(compared).frame.to_string()
     report.write(tmp_path)
     text = (tmp_path / report.MARKDOWN).read_text("utf-8")
     assert text.count("CPU results say nothing about GPUs") == 1

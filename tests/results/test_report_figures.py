@@ -48,21 +48,20 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]
 
 
 class Tables(HTMLParser):
-    """The page's tables."""
+    """The page's tables: by caption the rows, the head as the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, page: str) -> None:
         super().__init__()
-        self.found: dict[str, list[list[tuple[str, int]]]] = {}
+        self.found: dict[str, list[list[str]]] = {}
         self._text: list[str] | None = None
-        self._rows: list[list[tuple[str, int]]] = []
-        self._span = 1
+        self._rows: list[list[str]] = []
+        self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
         if tag == "tr":
             self._rows.append([])
         if tag in ("td", "th", "caption"):
-            self._text, self._span = [], int(given.get("colspan") or 1)
+            self._text = []
         if tag == "small" and self._text is not None:
             self._text.append("(")
 
@@ -70,12 +69,11 @@ class Tables(HTMLParser):
         if tag == "small" and self._text is not None:
             self._text.append(")")
         if tag in ("td", "th") and self._text is not None:
-            self._rows[-1].append((_joined(self._text), self._span))
+            self._rows[-1].append(" ".join("".join(self._text).split()))
             self._text = None
         if tag == "caption" and self._text is not None:
-            caption = _joined(self._text)
-            self._rows, self._text = [], None
-            self.found[caption] = self._rows
+            self._rows = self.found["".join(self._text)] = []
+            self._text = None
 
     def handle_data(self, data: str) -> None:
         if self._text is not None:

@@ -74,8 +74,8 @@ def test_what_cannot_be_read_hides_nothing(tmp_path: Path) -> None:
         strange(batch / f"Strange{number}-2x" / record.FILE)
     compared = comparison.load(batch)
     assert [entry.label for entry in compared.entries] == ["PyTorch", "Keras"]
-    assert len(compared.unreadable) == len(STRANGE.keys() - {"a link to itself"})
-    assert all(why.isprintable() for why in compared.unreadable)
+    assert len(compared.left_out) == len(STRANGE.keys() - {"a link to itself"})
+    assert all(why.isprintable() for why in compared.left_out)
     assert len(comparison_tables.runs(compared).frame) == 3  # and a row of what cannot be read
     assert "nested too deep" in report.write(batch).read_text()
 
@@ -87,7 +87,7 @@ def test_text_from_a_record_is_nothing_but_text(tmp_path: Path) -> None:
         folder = tmp_path / name / "run-2x"
         folder.mkdir(parents=True)
         (folder / record.FILE).write_text(json.dumps(named(text)), encoding="utf-8")
-        assert comparison.load(tmp_path / name).unreadable == ()
+        assert comparison.load(tmp_path / name).left_out == ()
         pages.append(report.write(tmp_path / name).read_text(encoding="utf-8"))
     harmless, page = map(Page, pages)
     assert page.acts == []
@@ -103,7 +103,7 @@ def test_runs_with_other_numbers_of_resamples_are_not_paired(tmp_path: Path) -> 
     content["test"]["resamples"] = content["test"]["resamples"][:7]
     for one in (records.make("PyTorch"), records.make("Chainer"), content):
         records.save(tmp_path, one)
-    verdicts = paired_test.table(comparison.load(tmp_path)).frame["verdict"]
+    verdicts = paired_test.differences(comparison.load(tmp_path))["verdict"]
     assert verdicts["Keras, 2 devices"] == "cannot be paired: other test images"
 
 

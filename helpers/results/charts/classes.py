@@ -3,15 +3,9 @@
 import numpy as np
 from matplotlib.figure import Figure
 
+from helpers.record.tasks import capital
 from helpers.results import by_class as numbers
-from helpers.results.charts.style import (
-    Chart,
-    described,
-    key,
-    line_of,
-    name_rows,
-    note,
-)
+from helpers.results.charts.style import Chart, described, key, line_of, name_rows, note
 from helpers.results.comparison import Comparison, widest
 from helpers.results.tables import Cell
 from helpers.training.figure_style import (
@@ -40,46 +34,41 @@ def by_class(compared: Comparison) -> Chart | None:
         parts.append(f"{entry.run} {Cell(value, metric.text, low, high)}")
     return Chart(
         task.file,
-        numbers.title(compared),
-        described(
-            f"Test {metric.short} per {task.one} with 95 % intervals; the table below has the "
-            f"numbers. {task.wholes}",
-            parts,
-        ),
+        f"{capital(metric.short)} per {task.one}",
+        described(f"Test {metric.short} per {task.one} with 95 % intervals. {task.wholes}", parts),
         lambda width: _by_class(compared, width),
-        numbers.left_out(compared).strip(),
+        numbers.left_out(compared),
         folded=True,
     )
 
 
 def _by_class(compared: Comparison, width: float) -> Figure:
     entries, task, names = widest(compared.finished), compared.task, numbers.names(compared)
-    whole = numbers.whole_name(compared)
-    rows = [*names, whole]
+    rows = [*names, task.whole]
     spread = min(0.8, 0.16 * (len(entries) - 1))
     offsets = np.linspace(-spread / 2, spread / 2, len(entries)) if len(entries) > 1 else [0.0]
     figure, axes = figure_of(1.4 + len(rows) * max(0.3, 0.11 * len(entries)), width)
     shown, scale = set(), task.metric.scale
     for entry, offset in zip(entries, offsets, strict=True):
-        found = numbers.rows(entry) | numbers.whole(entry, whole)
-        mark = line_of(entry.label, [each.label for each in entries]) | {"ls": "none"}
-        for row, name in enumerate(rows):
-            value, low, high = found.get(name, (None, None, None))
+        each = numbers.rows(entry)
+        found = [*map(each.get, names), numbers.Row(*task.metric.of(entry.content["test"]))]
+        mark = line_of(entry.label, [other.label for other in entries]) | {"ls": "none"}
+        for row, one in enumerate(found):
+            value, low, high = one or (None, None, None)
             if value is None:
                 continue
-            shown.add(name)
+            shown.add(row)
             if low is not None and high is not None:
                 ends = [scale * low, scale * high]
                 axes.plot(ends, [row + offset] * 2, color=mark["color"], lw=1.5, alpha=0.7)
             axes.plot(scale * value, row + offset, **mark)
         key(axes, safe(entry.run), **mark)
-    for row, name in enumerate(names):
-        if name not in shown:
+    for row in range(len(names)):
+        if row not in shown:
             note(axes, "not computable", (0.5 * scale, row), (6, 0), color=FAINT)
     for chance in numbers.chances(entries):
         axes.axvline(scale * chance, color=FAINT, lw=1, ls=":")
-    for place in range(len(names), len(rows)):
-        axes.axhline(place - 0.5, color=GRID, lw=1.2)
+    axes.axhline(len(names) - 0.5, color=GRID, lw=1.2)
     longest = LONGEST if width >= NARROW else LONGEST_NARROW
     name_rows(axes, [safe(name.replace("_", " "), longest) for name in rows], above=0.6, below=0.6)
     unit = ", %" if task.metric.percent else ""

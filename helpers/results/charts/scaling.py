@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from helpers.results import learning_curves, published
+from helpers.results import learning_curves
 from helpers.results import scaling as figures
 from helpers.results.charts.style import Chart, described, key, line_of, on_devices
 from helpers.results.comparison import Comparison
@@ -18,8 +18,7 @@ def scaling(compared: Comparison) -> Chart | None:
     """The speed-ups of throughput and of the time to the target, with the ideal line.
 
     The time is that of the whole training where there is no target. None if all runs are on the
-    same number of devices. Lines span the minimum and maximum of the repeats. ChainerMN's published
-    points are marked crosses, shown with runs of its study.
+    same number of devices. Lines span the minimum and maximum of the repeats.
     """
     if not figures.several(compared):
         return None
@@ -41,17 +40,14 @@ def scaling(compared: Comparison) -> Chart | None:
         "scaling",
         "Speed-up on more devices",
         alt,
-        lambda width: _scaling(compared, numbers, panels_of, width),
+        lambda width: _scaling(numbers, panels_of, width),
     )
 
 
-def _scaling(
-    compared: Comparison, numbers: pd.DataFrame, panels_of: dict[str, str], width: float
-) -> Figure:
+def _scaling(numbers: pd.DataFrame, panels_of: dict[str, str], width: float) -> Figure:
     labels = list(dict.fromkeys(numbers["label"]))
     figure, found = panels(len(panels_of), width, 2.9)
-    far = published.points(compared)
-    counts = sorted({*numbers["devices"], *(point.devices for point in far)})
+    counts = sorted(numbers["devices"].unique())
     for axes, (column, title) in zip(found, panels_of.items(), strict=True):
         for series, rows in numbers.groupby("series", sort=False):
             style = line_of(str(rows["label"].iloc[0]), labels)
@@ -62,11 +58,7 @@ def _scaling(
         axes.plot(counts, [count / base for count in counts], color=FAINT, lw=1, ls=":")
         heading(axes, title)
         _device_axis(axes, counts)
-    for point in far:
-        found[0].plot(point.devices, point.devices * point.efficiency, "x", color=FAINT, ms=6)
     key(found[0], "ideal", color=FAINT, lw=1, ls=":")
-    if far:
-        key(found[0], published.SCALING_NAME, ls="none", marker="x", color=FAINT, ms=6)
     legend_below(figure, found[0])
     return figure
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.results import comparison
+from helpers.results import comparison, conclusions
 from helpers.results.report import data_files, markdown, page, sections
 from helpers.results.report.data_files import as_json
 
@@ -44,7 +44,9 @@ def save(compared: comparison.Comparison, folder: Path | None = None) -> Path:
             (folder / CSV / f"{name}.csv").unlink(missing_ok=True)
     paths.write_atomically(folder / PARQUET, data_files.parquet(compared))
     paths.write_atomically(folder / MARKDOWN, markdown.render(compared, found))
-    paths.write_atomically(folder / HTML, page.render(compared, found, files, folder))
+    title, headline = sections.title(compared), conclusions.headline(compared)
+    text = page.render(title, headline, found, files, folder, compared)
+    paths.write_atomically(folder / HTML, text)
     return folder / HTML
 
 
@@ -59,8 +61,8 @@ def load(experiments: str | Path | Iterable[str | Path]) -> comparison.Compariso
     if missing is not None:
         raise UserError(missing)
     if not compared.entries:
-        more = len(compared.unreadable) - 1
+        more = len(compared.left_out) - 1
         raise UserError(
-            compared.unreadable[0] + (f" (and {more} more that cannot be read)" if more else "")
+            compared.left_out[0] + (f" (and {more} more that cannot be read)" if more else "")
         )
     return compared

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -44,7 +44,7 @@ _OF_RUN: dict[str, Callable[[Entry], Any]] = {
     "variant": lambda e: e.variant,
     "marks": lambda e: ", ".join(comparability.marks(e.content)),
 }
-COLUMNS = (*_OF_RUN, "measure", "epoch", "target", "part", "value")
+COLUMNS = (*_OF_RUN, "measure", "epoch", "target", "value")
 _EPOCH = ("learning_rate", "train_loss", "valid_loss", "train_seconds", "valid_seconds", "images")
 _NOT_MEASURED = (
     *("label", "series", "devices", "nodes", "kind", "seed", "comparable", "marks", "ranks"),
@@ -56,8 +56,8 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     """The files by name, also those that would hold nothing. Numbers are not rounded.
 
     runs: a row a finished run. repeats: a row a framework and number of devices, with means or
-    medians, and extremes. scaling: speed-ups and efficiency. loader: supply and demand of images.
-    targets: time and images to each of the recipe's. paired: differences of the metric
+    medians, and extremes. scaling: speed-ups and efficiency. targets: time and images to each of
+    the recipe's. paired: differences of the metric
     on the same test images. epochs, auc (or classes and confusions), attribution, fairness,
     versions: what the records say, a row a value. published: the article's figures, with runs of
     its network.
@@ -67,7 +67,7 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         "runs": frame(compared),
         "repeats": summarise(compared),
         "scaling": scaling.numbers(compared) if scaling.several(compared) else pd.DataFrame(),
-        "epochs": _rows(compared.entries, _epochs),
+        "epochs": _rows(compared.entries, lambda e: _history(e).to_dict("records")),
         "targets": learning_curves.to_targets(compared),
         **{each.file: pd.DataFrame() for each in TASKS.values()},
         task.file: _rows(
@@ -77,7 +77,6 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         "confusions": _rows(compared.finished, lambda e: e.content["test"].get("confusions", [])),
         "paired": paired_test.differences(compared).reset_index(drop=True),
         "attribution": waits.numbers(compared).reset_index(),
-        "loader": waits.supply(compared),
         "fairness": _rows(
             compared.entries, lambda e: e.content.get("fairness", {}).get("checks", [])
         ),
@@ -104,8 +103,8 @@ def _rows(
     )
 
 
-def _epochs(entry: Entry) -> list[dict[str, Any]]:
-    return learning_curves.history(entry).rename(columns=_SO_FAR).to_dict("records")  # type: ignore[return-value]
+def _history(entry: Entry) -> pd.DataFrame:
+    return learning_curves.history(entry).rename(columns=_SO_FAR)
 
 
 def _in_mean(content: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
@@ -117,17 +116,34 @@ def long_table(compared: Comparison) -> pd.DataFrame:
     """A row a value of a finished run; columns ``COLUMNS``.
 
     ``measure`` says what the value is: a column of ``runs.frame``; of an epoch those of the
-    record, and images_so_far and seconds_so_far; seconds_to_target and images_to_target;
-    step_seconds of a ``part`` of a step, one row a rank or round. What was not measured has no row.
+    record, and images_so_far and seconds_so_far; seconds_to_target and images_to_target. What was
+    not measured has no row.
     """
-    rows = []
-    for entry, (_, numbers) in zip(compared.finished, frame(compared).iterrows(), strict=True):
-        of_run = {name: of(entry) for name, of in _OF_RUN.items()}
-        for more in _values(compared, entry, numbers.to_dict()):
-            if more["value"] is not None and pd.notna(more["value"]):
-                rows.append(of_run | more | {"value": float(more["value"])})
-    found = pd.DataFrame(rows, columns=list(COLUMNS))
-    return found.astype({"epoch": "Int64", "devices": "Int64", "nodes": "Int64", "seed": "Int64"})
+    runs = compared.finished
+    if not runs:
+        return pd.DataFrame(columns=list(COLUMNS))
+    about = pd.DataFrame([{name: of(entry) for name, of in _OF_RUN.items()} for entry in runs])
+    epochs = pd.concat([_history(entry) for entry in runs], keys=range(len(runs))).droplevel(1)
+    measures = [*_EPOCH, *(metric.of_epoch for metric in compared.task.metrics)]
+    targets = learning_curves.to_targets(compared).reindex(columns=["target", "seconds", "images"])
+    targets.index = targets.groupby("target").cumcount()
+    parts = [
+        frame(compared).drop(columns=list(_NOT_MEASURED), errors="ignore"),
+        epochs.reindex(columns=["epoch", *measures, *_SO_FAR.values()]),
+        targets.rename(columns="{}_to_target".format).rename(
+            columns={"target_to_target": "target"}
+        ),
+    ]
+    keys = [*about, "epoch", "target"]
+    each = [
+        about.join(part, how="right").melt(
+            [key for key in keys if key in (*about, *part)], var_name="measure"
+        )
+        for part in parts
+    ]
+    found = pd.concat(each).dropna(subset="value").reindex(columns=list(COLUMNS))
+    whole = dict.fromkeys(("epoch", "devices", "nodes", "seed"), "Int64")
+    return found.astype({**whole, "value": float}).reset_index(drop=True)
 
 
 def parquet(compared: Comparison) -> bytes:
@@ -137,27 +153,8 @@ def parquet(compared: Comparison) -> bytes:
     return buffer.getvalue()
 
 
-def _values(
-    compared: Comparison, entry: Entry, numbers: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
-    for name, value in numbers.items():
-        if name not in _NOT_MEASURED:
-            yield {"measure": name, "value": value}
-    measures = [*_EPOCH, *(metric.of_epoch for metric in compared.task.metrics)]
-    for epoch in learning_curves.history(entry).to_dict("records"):
-        for name in measures:
-            yield {"measure": name, "epoch": epoch["epoch"], "value": epoch.get(name)}
-        for column, name in _SO_FAR.items():
-            yield {"measure": name, "epoch": epoch["epoch"], "value": epoch[column]}
-    for wanted in learning_curves.targets(compared):
-        got = learning_curves.reached(entry, compared.metric, wanted)
-        if got is not None:
-            yield {"measure": "seconds_to_target", "target": wanted, "value": got.seconds}
-            yield {"measure": "images_to_target", "target": wanted, "value": got.images}
-
-
 def as_json(compared: Comparison) -> str:
-    """``report`` (the form's version), title, headline, answers, experiments, unreadable, tables.
+    """``report`` (the form's version), title, headline, answers, experiments, left_out, tables.
 
     ``tables`` holds the rows of each CSV file (``frames``), by its name; a value that is
     missing is null.
@@ -176,7 +173,7 @@ def as_json(compared: Comparison) -> str:
             for answer in conclusions.answers(compared)
         ],
         "experiments": [folder.resolve().name for folder in compared.folders],
-        "unreadable": [*compared.unreadable, *compared.set_aside],
+        "left_out": list(compared.left_out),
         "tables": tables,
     }
     return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)

@@ -26,8 +26,7 @@ def render(compared: Comparison, sections: Sequence[Section]) -> str:
 
 def _block(block: Block) -> list[str]:
     if isinstance(block, Table):
-        badge = " (published, not measured here)" if block.kind == "published" else ""
-        return [f"### {_text(block.title)}{badge}", _table(block), _text(block.note)]
+        return [f"### {_text(block.title)}", _table(block), _text(block.note)]
     if isinstance(block, Texts):
         lines = "\n".join(f"- {_text(line)}" for line in block.lines)
         return [f"### {_text(block.title)}", lines]
@@ -35,8 +34,8 @@ def _block(block: Block) -> list[str]:
 
 
 def _table(table: Table) -> str:
-    """The headings of rows are the first column; two headings of a column become one."""
-    rows = [[table.corner, *map(str, table.columns)]]
+    """The headings of rows are the first column."""
+    rows = [[table.corner, *table.columns]]
     rows += [[str(name), *map(str, cells)] for name, cells in table.rows]
     lines = ["| " + " | ".join(_text(cell) for cell in row) + " |" for row in rows]
     lines.insert(1, "|" + " --- |" * len(rows[0]))

@@ -5,19 +5,17 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup
 
 from gpumon.drawing import interactive
-from helpers.results import charts, conclusions, repeated_runs
+from helpers.results import charts
 from helpers.results.charts import Chart
 from helpers.results.comparison import Comparison
 from helpers.results.report import svg
-from helpers.results.report.sections import Block, Section, Texts, title
-from helpers.results.tables import Table
+from helpers.results.report.sections import Section
 
 HERE = Path(__file__).parent
 WIDE, NARROW = 9.0, 4.7
@@ -25,41 +23,29 @@ WIDE, NARROW = 9.0, 4.7
 
 
 def render(
-    compared: Comparison, sections: Sequence[Section], files: Mapping[str, str], folder: Path
-) -> str:
-    """The page, for ``folder``. ``files`` are the CSV texts it offers, by name."""
-    headline, about = conclusions.headline(compared), _about(compared)
-    return of_sections(title(compared), headline, sections, files, folder, compared, about)
-
-
-def of_sections(
     title: str,
     headline: str,
     sections: Sequence[Section],
     files: Mapping[str, str],
     folder: Path,
     compared: Comparison | None = None,
-    about: Sequence[str] = (),
 ) -> str:
-    """A page of :func:`render`'s look with these sections."""
+    """The page, for ``folder``. ``files`` are the CSV texts it offers, by name."""
     code = (HERE / "report.js").read_text(encoding="utf-8")
-    scripts = {"charts": interactive.code(), "own": code}
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=jinja2.FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     return environment.get_template("page.html").render(
         title=title,
         headline=headline,
-        about=about,
+        about=_about(compared) if compared else [],
         style=Markup(svg.colours() + (HERE / "style.css").read_text(encoding="utf-8")),
         charts_style=Markup(interactive.style()),
-        scripts={name: Markup(text) for name, text in scripts.items()},
+        scripts={"charts": Markup(interactive.code()), "own": Markup(code)},
         link=lambda path: _relative(path, folder),
-        sections=[(section, [_block(compared, b) for b in section.blocks]) for section in sections],
+        sections=sections,
+        drawn=_drawn,
+        timeline=lambda: _timeline(compared),
         files=[(name, _address(text)) for name, text in files.items()],
     )
 
@@ -78,7 +64,8 @@ def _about(compared: Comparison) -> list[str]:
         ):
             each.setdefault(name, set()).add(text)
     found = [text for texts in each.values() if len(texts) == 1 for text in texts]
-    found += [f"{seeds} seeds"] if (seeds := repeated_runs.seeds(compared)) > 1 else []
+    seeds = len({entry.content["recipe"]["seed"] for entry in compared.finished})
+    found += [f"{seeds} seeds"] if seeds > 1 else []
     found += [f"Experiment {folder.resolve().name}" for folder in compared.folders]
     found += sorted({entry.content["run"]["host"] for entry in compared.entries})
     started = [entry.content["run"]["started"] for entry in compared.entries]
@@ -90,22 +77,10 @@ def _relative(path: Path, folder: Path) -> str:
     return quote(Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix())
 
 
-def _block(compared: Comparison | None, block: Block) -> dict[str, Any]:
-    """What the template shows of a block."""
-    common = {
-        "title": block.title,
-        "note": getattr(block, "note", ""),
-        "folded": getattr(block, "folded", False),
-    }
-    if isinstance(block, Chart):
-        return common | {"is": "chart", "alt": block.alt, **_drawn(block)}
-    if isinstance(block, Table):
-        return common | {"is": "table", "kind": block.kind, "table": block}
-    if isinstance(block, Texts):
-        return common | {"is": "texts", "lines": block.lines}
+def _timeline(compared: Comparison | None) -> tuple[Markup, list[str]]:
+    """The interactive chart, and the runs that have no trace."""
     lanes, without = charts.traces(compared) if compared else ({}, [])
-    chart = Markup(interactive.comparison_fragment(lanes)) if lanes else Markup("")
-    return common | {"is": "utilisation", "chart": chart, "without": without}
+    return Markup(interactive.comparison_fragment(lanes) if lanes else ""), without
 
 
 def _drawn(chart: Chart) -> dict[str, Markup]:

@@ -6,15 +6,9 @@
   const watch = new ResizeObserver(entries => mark(entries.map(entry => entry.target)));
   document.querySelectorAll(".scroll").forEach(box => watch.observe(box));
 
-  // Folded parts open for the printer, and for a link that leads into them.
-  const open = parts => parts.forEach(part => { part.open = true; });
-  window.addEventListener("beforeprint", () => open(document.querySelectorAll("details")));
-  const arrive = () => {
-    const part = location.hash && document.getElementById(location.hash.slice(1));
-    if (part) open(part.querySelectorAll(":scope > details"));
-  };
-  window.addEventListener("hashchange", arrive);
-  arrive();
+  window.addEventListener("beforeprint", () => {
+    document.querySelectorAll("details").forEach(part => { part.open = true; });
+  });
 })();
 (function () {
   "use strict";
@@ -82,7 +76,6 @@
   }
 
   document.querySelectorAll(".scroll table").forEach(table => {
-    if (table.tHead.rows.length > 1) return;  // of grouped headings
     table.querySelectorAll("thead th").forEach(head => {
       const made = button(head.textContent, "sort", () => sort(table, head));
       head.replaceChildren(made);
