@@ -7,7 +7,7 @@ from helpers.record import tasks
 from helpers.results.comparison import Comparison, Entry, widest
 
 MOST = 20
-"""The maximum number of rows; of more classes, those with the worst metric are shown."""
+"""The maximum number of classes in the chart and of names in a remark."""
 
 
 class Row(NamedTuple):
@@ -42,36 +42,16 @@ def chances(entries: Sequence[Entry]) -> list[float]:
     return sorted(chance for chance in found if chance is not None)
 
 
-def names(compared: Comparison) -> list[str]:
-    """The findings or classes to be shown, in the records' order.
-
-    Of more than ``MOST`` those with the lowest metric, as a mean over the runs.
-    """
-    values: dict[str, list[float]] = {}
-    for entry in widest(compared.finished):
-        for name, row in rows(entry).items():
-            values.setdefault(name, []).extend([] if row.value is None else [row.value])
-    if len(values) <= MOST:
-        return list(values)
-    means = {name: sum(of) / len(of) for name, of in values.items() if of}
-    worst = set(sorted(means, key=lambda name: means[name])[:MOST])
-    return [name for name in values if name in worst]
-
-
-def left_out(compared: Comparison) -> str:
-    """Which classes are not shown, and which findings are not in the mean; empty if all are."""
-    task, entries, said = compared.task, widest(compared.finished), []
-    every = dict.fromkeys(name for entry in entries for name in rows(entry))
-    if len(every) > MOST:
-        said.append(
-            f"Only the {MOST} of {len(every):,} {task.outputs} with the lowest "
-            f"{task.metric.short} are shown."
-        )
-    in_mean = [entry.content["test"].get("in_mean", every) for entry in entries]
-    if odd := [name for name in every if not all(name in of for of in in_mean)]:
-        why = "because of too few positive or negative test images"
-        said.append(f"The mean leaves these out, {why}: {', '.join(odd)}.")
-    return " ".join(said)
+def not_in_mean(compared: Comparison) -> str:
+    """Which findings are not in the mean; empty if all are."""
+    odd = {
+        name: None
+        for entry in widest(compared.finished)
+        for name in rows(entry)
+        if name not in entry.content["test"].get("in_mean", [name])
+    }
+    why = "because of too few positive or negative test images"
+    return f"The mean leaves these out, {why}: {', '.join(odd)}." if odd else ""
 
 
 def limits(content: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The table that the report opens with: what each framework took, and what limits it.
+"""The tables of figures: what each framework took, what limits it, and what it used.
 
 Numbers to compute with come from ``helpers.results.runs.frame``.
 """
@@ -13,8 +13,9 @@ from helpers.results import learning_curves, tables, waits
 from helpers.results.comparability import failed, variants
 from helpers.results.comparison import Comparison, Entry, repeats
 from helpers.results.learning_curves import NOT_REACHED
-from helpers.results.repeated_runs import brackets, widest_first
+from helpers.results.repeated_runs import brackets, summarise, widest_first
 from helpers.results.tables import (
+    ABSENT,
     Cell,
     Name,
     Row,
@@ -92,6 +93,36 @@ def _unfinished(compared: Comparison) -> list[tuple[Name, Row]]:
         who = "a record" if count == 1 else f"{count} records"
         rows.append((Name(who, ("left out",)), {}))
     return rows
+
+
+def resources(compared: Comparison) -> Table:
+    """Energy, memory and the first step; a row a label and number of devices."""
+    found = summarise(compared)
+    unit, clock = time_column(found["first_step_seconds_high"])
+    heads = {
+        "energy (kJ)": ("joules", short_number, 1000.0),
+        "images per joule": ("images_per_joule", "{:.3g}".format, 1.0),
+        "peak memory of a device (GiB)": ("peak_bytes", short_number, 2.0**30),
+        f"first step ({unit})": ("first_step_seconds", clock, 1.0),
+    }
+    rows = [
+        (
+            of_row(row),
+            {
+                head: ranged(row, figure, form, divisor, missing=ABSENT)
+                for head, (figure, form, divisor) in heads.items()
+            },
+        )
+        for row in found.to_dict("records")
+    ]
+    return tables.table(
+        "Energy, memory and the first step",
+        "run",
+        rows,
+        note="Energy is that of the GPUs while training. Peak memory counts all processes on a "
+        "GPU, but only a CPU device's own.",
+        folded=True,
+    )
 
 
 def fair(entries: Sequence[Entry]) -> Cell:

@@ -6,7 +6,7 @@ from typing import Any
 from helpers.fairness import check_results
 from helpers.results import run_sets
 from helpers.results.comparison import Comparison, Entry
-from helpers.results.tables import ABSENT, Cell, Row, Table, table
+from helpers.results.tables import Cell, Row, Table, table
 
 NOT_CHECKED = "not checked"
 _WORST = ("fail", "different", "expected", NOT_CHECKED)
@@ -66,24 +66,3 @@ def _sizes(checks: list[Check]) -> Row:
         return {}
     limit = "" if worst["threshold"] is None else f"limit {worst['threshold']:.0e}"
     return {"largest difference": Cell(value, "{:.1e}".format if value else str, note=limit)}
-
-
-def settings(compared: Comparison) -> Table:
-    """How each program was executed, and the settings that make it fast, where these differ."""
-    heads = {
-        "execution": lambda training: str(training.get("execution", "")),
-        "settings": lambda training: ", ".join(training.get("switches", ())),
-    }
-    found: dict[str, dict[str, dict[str, None]]] = {}
-    for entry in compared.finished:
-        of_label = found.setdefault(entry.label, {head: {} for head in heads})
-        for head, get in heads.items():
-            of_label[head][get(entry.content["training"])] = None
-    labels: dict[tuple[str, ...], list[str]] = {}
-    for label, texts in found.items():
-        said = tuple("; or ".join(filter(None, of)) or ABSENT for of in texts.values())
-        labels.setdefault(said, []).append(label)
-    rows = [
-        (", ".join(names), dict(zip(heads, said, strict=True))) for said, names in labels.items()
-    ]
-    return table("Settings that differ", "framework", rows if len(rows) > 1 else [])

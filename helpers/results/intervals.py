@@ -77,47 +77,26 @@ def updates_to(target: float, updates: ArrayLike, values: ArrayLike) -> float:
     Infinite if it never does.
     """
     at, heights = np.asarray(updates, float), np.asarray(values, float)
-    above = np.flatnonzero(heights >= target)
-    if len(above) == 0:
+    first = int(np.argmax(heights >= target))
+    if not heights[first] >= target:
         return math.inf
-    k = above[0]
-    if k == 0:
-        return float(at[0])
-    part = (target - heights[k - 1]) / (heights[k] - heights[k - 1])
-    return float(at[k - 1] + part * (at[k] - at[k - 1]))
+    near = slice(max(first - 1, 0), first + 1)
+    return float(np.interp(target, heights[near], at[near]))
 
 
-class Soon(NamedTuple):
-    """How many times as soon some runs arrive as those they are paired with.
+def soon(alone: ArrayLike, others: ArrayLike) -> str:
+    """How many times as soon ``others`` arrive as ``alone`` (:func:`updates_to`), in pairs.
 
-    ``times`` has an interval where all runs of both sides arrived. Otherwise it is the median,
-    which counts a run that never arrives as the latest, and has none: such a run has no time. It
-    is NaN where a run to compare with never arrived.
+    With an interval where all arrived. Otherwise it is the median, which counts a run that never
+    arrives as the latest.
     """
-
-    times: Interval
-    arrived: int
-    of: int
-
-    def text(self, form: str = ".1f") -> str:
-        if math.isnan(self.times.mean):
-            return "not comparable, because not all runs of the other side reached the target"
-        if self.arrived == self.of:
-            return f"{self.times.text(form)} times as soon"
-        missing = f"{self.of - self.arrived} of {self.of} runs never arrived"
-        if self.times.mean == 0:
-            return f"{missing}, so there is no time to give"
-        return f"{self.times.mean:{form}} times as soon (median; no interval, {missing})"
-
-
-def soon(alone: ArrayLike, others: ArrayLike) -> Soon:
-    """Compares arrivals (:func:`updates_to`) in pairs, e.g. by seed."""
     ours, theirs = np.asarray(others, float), np.asarray(alone, float)
-    arrived, nothing = int(np.isfinite(ours).sum()), (math.nan, math.nan)
     if not np.isfinite(theirs).all():
-        return Soon(Interval(math.nan, *nothing), arrived, len(ours))
-    if arrived == len(ours):
-        return Soon(ratio(theirs, ours), arrived, len(ours))
-    # Half or fewer arrived: the median run did not, whatever halves of pairs would average to.
-    median = float(np.median(theirs / ours)) if 2 * arrived > len(ours) else 0.0
-    return Soon(Interval(median, *nothing), arrived, len(ours))
+        return "not comparable, because not all runs of the other side reached the target"
+    missing = int(np.isinf(ours).sum())
+    if not missing:
+        return f"{ratio(theirs, ours).text('.1f')} times as soon"
+    said = f"{missing} of {len(ours)} runs never arrived"
+    if 2 * missing >= len(ours):
+        return f"{said}, so there is no time to give"
+    return f"{np.median(theirs / ours):.1f} times as soon (median; no interval, {said})"

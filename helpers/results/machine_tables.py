@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -123,18 +124,30 @@ SETTINGS: dict[str, Callable[[Content], str]] = {
 }
 
 
+PROGRAM: dict[str, Callable[[Content], str]] = {
+    "execution": lambda c: str(c.get("training", {}).get("execution", "")),
+    "settings": lambda c: ", ".join(c.get("training", {}).get("switches", ())),
+}
+
+
 def machine(compared: Comparison) -> Table:
     """What the runs were measured on; a row a property and value, with the runs that have it."""
-    return _properties(compared, "Machine", MACHINE, folded=False)
+    return _properties(compared, "Machine", MACHINE)
 
 
 def settings(compared: Comparison) -> Table:
     """Recipe, data, environment and versions, as :func:`machine`."""
-    return _properties(compared, "Recipe, data, versions", SETTINGS, folded=True)
+    return replace(_properties(compared, "Recipe, data, versions", SETTINGS), folded=True)
+
+
+def programs(compared: Comparison) -> Table:
+    """How each program was executed, and the settings that make it fast, where these differ."""
+    found = _properties(compared, "Settings that differ", PROGRAM)
+    return found if len(found.rows) > len(PROGRAM) else replace(found, rows=())
 
 
 def _properties(
-    compared: Comparison, title: str, properties: dict[str, Callable[[Content], str]], folded: bool
+    compared: Comparison, title: str, properties: dict[str, Callable[[Content], str]]
 ) -> Table:
     """Repeats that differ, as those of several seeds do, have all their values in one."""
     entries = [entry for entry in compared.entries if "hardware" in entry.content]
@@ -147,7 +160,7 @@ def _properties(
         for value in dict.fromkeys(filter(None, said.values())):
             runs = run_sets.named((e for e in entries if said[e.run] == value), entries)
             rows.append((what, {"value": value, "runs": runs}))
-    return table(title, "what", rows, folded=folded)
+    return table(title, "what", rows)
 
 
 def versions(compared: Comparison) -> pd.DataFrame:

@@ -4,34 +4,22 @@ Hosts of equal hardware count as one machine, as the nodes of a cluster do, or a
 another name each time.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Key = tuple[str, int, int]
-"""CPU, its logical cores, GiB of memory. GPUs are known from the devices of a run."""
+Key = tuple[str, int]
+"""CPU, and its logical cores. GPUs are known from the devices of a run."""
 
 
 def key(content: Mapping[str, Any]) -> Key | None:
     """What tells a run's machine from another; None where it ended before it knew."""
     hardware = content.get("hardware")
-    if hardware is None:
-        return None
-    return hardware["cpu"], hardware["cores"], _installed(hardware["memory_bytes"] / 2**30)
+    return None if hardware is None else (hardware["cpu"], hardware["cores"])
 
 
 def models(devices: Mapping[str, Any]) -> str:
     """The models of a run's devices, each once: ``NVIDIA A100, NVIDIA H100``."""
     return ", ".join(dict.fromkeys(devices["names"]))
-
-
-def _installed(memory: float) -> int:
-    """The size of the memory modules (12, 16, 24, 32 ... GiB) of a machine with so much for use.
-
-    The kernel keeps a share, which differs by megabytes between machines that are the same.
-    """
-    above: int = 2 ** max(2, math.ceil(math.log2(max(memory, 1))))
-    return above * 3 // 4 if memory <= above * 3 // 4 else above
 
 
 def cores_per_device(content: Mapping[str, Any]) -> str:
@@ -55,9 +43,7 @@ def names(contents: Sequence[Mapping[str, Any]]) -> list[str]:
             hosts.setdefault(found, str(content["run"]["host"]))
     taken = list(hosts.values())
     said = {
-        found: host
-        if taken.count(host) == 1
-        else f"{host} ({found[0]}, {found[1]} logical cores, {found[2]} GiB)"
+        found: host if taken.count(host) == 1 else f"{host} ({found[0]}, {found[1]} logical cores)"
         for found, host in hosts.items()
     }
     return ["" if found is None else said[found] for found in keys]

@@ -7,7 +7,6 @@ from typing import Any
 
 import class_records
 import numpy as np
-import pandas as pd
 import pytest
 import records
 
@@ -15,7 +14,6 @@ from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.record import tasks
 from helpers.results import (
-    by_class,
     caveats,
     charts,
     comparison,
@@ -27,6 +25,7 @@ from helpers.results import (
     regression,
     report,
 )
+from helpers.results.report import data_files
 from helpers.results.shared_settings import unequal
 from helpers.runner import experiments, messages, plans
 
@@ -122,24 +121,11 @@ def test_charts_are_of_classes(compared: comparison.Comparison) -> None:
     assert {60.0, 66.0, 72.0, 10.0} <= drawn  # and chance
 
 
-def test_of_a_thousand_classes_the_worst_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:
+def test_many_classes_have_a_file_and_no_chart(tmp_path: Path) -> None:
     names = [f"n{number:04}" for number in range(60)]
-    content = class_records.make(names=names)
-    content["test"]["classes"][31] |= {"right": 0, "top1": 0.0, "low": 0.0, "high": 0.0}
-    others = sum(row["right"] for row in content["test"]["classes"])
-    content["test"]["top1"] = others / (60 * class_records.IMAGES)
-    compared = records.load(tmp_path, content)
-    shown = by_class.names(compared)
-    assert len(shown) == by_class.MOST and "n0031" in shown
-    every = {row["class"]: row["top1"] for row in content["test"]["classes"]}
-    left = [value for name, value in every.items() if name not in shown]
-    assert max(every[name] for name in shown) <= min(left)
-    said = "Only the 20 of 60 classes with the lowest top-1 are shown."
-    assert by_class.left_out(compared) == said
-    (tmp_path / "x").mkdir()
-    page = report.write([tmp_path], tmp_path / "x").read_text()
-    assert page.count(said) == 1
-    assert len(pd.read_csv(tmp_path / "x" / report.CSV / "classes.csv")) == 60
+    compared = records.load(tmp_path, class_records.make(names=names))
+    assert charts.by_class(compared) is None
+    assert len(data_files.frames(compared)["classes"]) == 60
 
 
 def test_a_class_without_images_is_said_and_one_called_as_the_whole_has_its_own_row(

@@ -21,7 +21,7 @@ from helpers.results import (
 from helpers.results.charts import style
 from helpers.results.comparison import Comparison
 
-CHARTS = (charts.parts, charts.curves, charts.losses, charts.by_class)
+CHARTS = (charts.parts, charts.curves, charts.by_class)
 TABLES = (
     comparison_tables.runs,
     waits.table,
@@ -119,7 +119,7 @@ def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) ->
     content["test"]["findings"][-1] |= {"positives": 1, "reason": reason}
     compared = records.load(tmp_path, content)
     assert f"Hernia: {reason}" in caveats.remarks(compared).frame["remark"].to_list()
-    assert by_class.left_out(compared).endswith("negative test images: Hernia.")
+    assert by_class.not_in_mean(compared).endswith("negative test images: Hernia.")
 
 
 def test_the_range_over_runs_is_not_taken_for_the_interval_over_patients(tmp_path: Path) -> None:

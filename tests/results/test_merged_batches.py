@@ -9,7 +9,7 @@ import records
 from helpers import paths
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.results import comparison, comparison_tables, conclusions, machines
+from helpers.results import comparison, comparison_tables, conclusions
 from helpers.results.repeated_runs import summarise
 
 DIGESTS = {"sha256": "f" * 64}, {"sha256": "0" * 64}
@@ -190,25 +190,6 @@ def test_of_one_program_are_all_runs_of_a_row(tmp_path: Path) -> None:
     found = [(entry.series, entry.devices) for entry in compared.entries]
     a, b = "PyTorch (code aaaaaaa)", "PyTorch (code bbbbbbb)"
     assert found == [(a, 1), (a, 2), (b, 2), (b, 4)]
-
-
-@pytest.mark.parametrize(
-    ("memory", "hosts"),
-    [
-        ((15.49, 15.51), {"box"}),
-        ((125.4, 125.6), {"box"}),
-        ((7.7, 11.6), {"box", "other"}),
-        ((15.5, 31.2), {"box", "other"}),
-    ],
-)
-def test_machines_that_differ_by_megabytes_are_one(
-    memory: tuple[float, float], hosts: set[str]
-) -> None:
-    contents = [records.make(), records.make()]
-    for content, host, gib in zip(contents, ("box", "other"), memory, strict=True):
-        content["run"]["host"] = host
-        content["hardware"]["memory_bytes"] = int(gib * 2**30)
-    assert set(machines.names(contents)) == hosts
 
 
 def test_runs_of_several_machines_have_a_column_for_the_machine(

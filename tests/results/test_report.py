@@ -22,7 +22,6 @@ from helpers.results import (
     published,
     repeated_runs,
     report,
-    resources,
     scaling,
     waits,
 )
@@ -330,7 +329,9 @@ def test_energy_is_told_of_all_repeats(tmp_path: Path) -> None:
     for number, joules in enumerate((4000.0, 5000.0, 9000.0)):
         told = {"joules": joules, "images_per_joule": 5000 / joules, "reason": None}
         records.save(tmp_path / str(number), records.make(gpu=True, energy=told))
-    found = resources.table(comparison.load([tmp_path / str(number) for number in range(3)])).frame
+    found = comparison_tables.resources(
+        comparison.load([tmp_path / str(number) for number in range(3)])
+    ).frame
     assert list(found.loc["PyTorch, 2 devices"][:2]) == ["5.00 (4.00 to 9.00)", "1 (0.556 to 1.25)"]
 
 

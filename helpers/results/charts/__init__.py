@@ -4,10 +4,10 @@ Each function takes a comparison and returns a chart, or None where there is not
 """
 
 from helpers.results.charts.classes import by_class
-from helpers.results.charts.learning import curves, losses
+from helpers.results.charts.learning import curves
 from helpers.results.charts.scaling import scaling
 from helpers.results.charts.speed import parts
 from helpers.results.charts.style import Chart
 from helpers.results.charts.traces import traces
 
-__all__ = ["Chart", "by_class", "curves", "losses", "parts", "scaling", "traces"]
+__all__ = ["Chart", "by_class", "curves", "parts", "scaling", "traces"]

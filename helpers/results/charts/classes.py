@@ -23,10 +23,11 @@ from helpers.training.figure_style import (
 def by_class(compared: Comparison) -> Chart | None:
     """The test part by finding or class and as a whole, with 95 % intervals.
 
-    Each framework on its most devices.
+    Each framework on its most devices; None of more than ``by_class.MOST`` classes.
     """
     entries, task, metric = widest(compared.finished), compared.task, compared.task.metric
-    if not entries:
+    names = list(dict.fromkeys(name for entry in entries for name in numbers.rows(entry)))
+    if not 0 < len(names) <= numbers.MOST:
         return None
     parts = []
     for entry in entries:
@@ -36,14 +37,14 @@ def by_class(compared: Comparison) -> Chart | None:
         task.file,
         f"{capital(metric.short)} per {task.one}",
         described(f"Test {metric.short} per {task.one} with 95 % intervals. {task.wholes}", parts),
-        lambda width: _by_class(compared, width),
-        numbers.left_out(compared),
+        lambda width: _by_class(compared, names, width),
+        numbers.not_in_mean(compared),
         folded=True,
     )
 
 
-def _by_class(compared: Comparison, width: float) -> Figure:
-    entries, task, names = widest(compared.finished), compared.task, numbers.names(compared)
+def _by_class(compared: Comparison, names: list[str], width: float) -> Figure:
+    entries, task = widest(compared.finished), compared.task
     rows = [*names, task.whole]
     spread = min(0.8, 0.16 * (len(entries) - 1))
     offsets = np.linspace(-spread / 2, spread / 2, len(entries)) if len(entries) > 1 else [0.0]

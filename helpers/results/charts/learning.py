@@ -1,13 +1,12 @@
 """Draw the learning curves."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from helpers.results.by_class import chances
 from helpers.results.charts.style import Chart, described, line_of
@@ -15,57 +14,31 @@ from helpers.results.comparability import marked
 from helpers.results.comparison import Comparison, Entry, repeats, widest
 from helpers.results.learning_curves import history, spread, targets
 from helpers.results.tables import time_text
-from helpers.training.figure_style import FAINT, figure_of, legend_below, panels, safe
+from helpers.training.figure_style import FAINT, legend_below, panels, safe
 
-FAR_APART = 100
-"""Times the smallest loss, from which on losses stand on a logarithmic axis."""
 _ACROSS = {"clock": "seconds of training and validation", "epoch": "epoch"}
 """By column of ``learning_curves.history``, the name of its axis."""
 
 
 def curves(compared: Comparison) -> Chart | None:
     """Validation after each epoch, against time and epochs, on each label's most devices."""
-    metric = compared.metric
-    return _chart(
-        compared,
-        "curves",
-        f"{metric.heading}, against time and epochs",
-        f"Validation {metric.short} against time and epochs",
-        lambda end: f"{metric.short} {metric.text(end[metric.of_epoch])}",
-        _curves,
+    entries, metric = (
+        [e for e in widest(compared.entries) if e.content.get("epochs")],
+        compared.metric,
     )
-
-
-def losses(compared: Comparison) -> Chart | None:
-    """Training and validation loss after each epoch, on each label's most devices."""
-    return _chart(
-        compared,
-        "losses",
-        "Losses",
-        "Losses against epochs",
-        lambda end: f"validation loss {end['valid_loss']:.3f}",
-        _losses,
-        folded=True,
-    )
-
-
-def _chart(
-    compared: Comparison,
-    name: str,
-    title: str,
-    what: str,
-    told: Callable[[pd.Series], str],
-    draw: Callable[[Comparison, Sequence[Entry], float], Figure],
-    *,
-    folded: bool = False,
-) -> Chart | None:
-    entries = [e for e in widest(compared.entries) if e.content.get("epochs")]
     if not entries:
         return None
     ends = [(entry, history(entry).iloc[-1]) for entry in entries]
-    parts = [f"{e.timed} ends after {time_text(end['clock'])} with {told(end)}" for e, end in ends]
-    alt = described(what, parts)
-    return Chart(name, title, alt, lambda width: draw(compared, entries, width), folded=folded)
+    alt = described(
+        f"Validation {metric.short} against time and epochs",
+        (
+            f"{entry.timed} ends after {time_text(end['clock'])} with {metric.short} "
+            f"{metric.text(end[metric.of_epoch])}"
+            for entry, end in ends
+        ),
+    )
+    title = f"{metric.heading}, against time and epochs"
+    return Chart("curves", title, alt, lambda width: _curves(compared, entries, width))
 
 
 def _curves(compared: Comparison, entries: Sequence[Entry], width: float) -> Figure:
@@ -92,23 +65,6 @@ def _curves(compared: Comparison, entries: Sequence[Entry], width: float) -> Fig
     found[0].xaxis.set_major_locator(MaxNLocator(5))
     found[1].xaxis.set_major_locator(MaxNLocator(integer=True))
     legend_below(figure, found[0])
-    return figure
-
-
-def _losses(compared: Comparison, entries: Sequence[Entry], width: float) -> Figure:
-    figure, axes = figure_of(3.6, width, grid="y")
-    for entry, epochs, style in _lines(compared, entries):
-        axes.plot(epochs["epoch"], epochs["valid_loss"], lw=2, label=safe(entry.label), **style)
-        thin = style | {"ms": 3}
-        axes.plot(epochs["epoch"], epochs["train_loss"], lw=1, alpha=0.75, **thin)
-    least, most = axes.dataLim.intervaly
-    # Few steps after random weights BatchNorm's running averages are still far off.
-    if np.isfinite([least, most]).all() and 0 < FAR_APART * least < most:
-        axes.set_yscale("log")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlabel("epoch; validation bold, training thin")
-    legend_below(figure, axes)
     return figure
 
 

@@ -11,28 +11,15 @@ EPOCHS = ("train", "validate")
 
 
 def traces(compared: Comparison) -> tuple[dict[str, gpumon.Trace], list[str]]:
-    """Each label's trace on its most devices, by its name; and the runs that have none.
+    """The trace of each label's last run on its most devices, by label; and the runs without one.
 
-    It ends with training, so that a longer lane is a slower run. It is the last run's, else that of
-    the last repeat with a trace, which its name says then.
+    It ends with training, so that a longer lane is a slower run.
     """
     found, without = {}, []
     for last in widest(compared.entries):
-        repeats = [
-            entry
-            for entry in compared.entries
-            if (entry.label, entry.devices) == (last.label, last.devices)
-            and (entry is last or entry.variant)
-        ]
-        for entry in reversed(repeats):
-            try:
-                trace = samplers.read(entry.folder)
-            except MonitorError:
-                continue
-            name = entry.label if entry is last else f"{entry.label} {entry.variant}"
-            found[name] = _training(trace)
-            break
-        else:
+        try:
+            found[last.label] = _training(samplers.read(last.folder))
+        except MonitorError:
             without.append(last.run)
     return found, without
 

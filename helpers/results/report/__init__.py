@@ -45,7 +45,7 @@ def save(compared: comparison.Comparison, folder: Path | None = None) -> Path:
     paths.write_atomically(folder / PARQUET, data_files.parquet(compared))
     paths.write_atomically(folder / MARKDOWN, markdown.render(compared, found))
     title, headline = sections.title(compared), conclusions.headline(compared)
-    text = page.render(title, headline, found, files, folder, compared)
+    text = page.render(title, headline, found, files, folder, page.about_runs(compared))
     paths.write_atomically(folder / HTML, text)
     return folder / HTML
 

@@ -10,7 +10,6 @@ import pandas as pd
 from helpers import record
 from helpers.record.tasks import TASKS
 from helpers.results import (
-    comparability,
     conclusions,
     learning_curves,
     machine_tables,
@@ -31,25 +30,17 @@ _OF_RUN: dict[str, Callable[[Entry], Any]] = {
     "folder": lambda e: e.folder.name,
     "framework": lambda e: e.content["framework"]["name"],
     "notebook": lambda e: e.content["run"]["notebook"],
-    "label": lambda e: e.label,
-    "series": lambda e: e.series,
-    "devices": lambda e: e.devices,
-    "nodes": lambda e: comparability.nodes(e.content),
-    "kind": lambda e: comparability.kind(e.content),
     "machine": lambda e: e.content["run"]["host"],
     "recipe": lambda e: e.content["recipe"]["name"],
     "precision": lambda e: e.content["recipe"]["precision"],
     "execution": lambda e: e.content["recipe"]["execution"],
-    "seed": lambda e: e.content["recipe"]["seed"],
     "variant": lambda e: e.variant,
-    "marks": lambda e: ", ".join(comparability.marks(e.content)),
 }
-COLUMNS = (*_OF_RUN, "measure", "epoch", "target", "value")
+_OF_FRAME = ["label", "series", "devices", "nodes", "kind", "seed", "marks"]
+COLUMNS = (*_OF_RUN, *_OF_FRAME, "measure", "epoch", "target", "value")
 _EPOCH = ("learning_rate", "train_loss", "valid_loss", "train_seconds", "valid_seconds", "images")
-_NOT_MEASURED = (
-    *("label", "series", "devices", "nodes", "kind", "seed", "comparable", "marks", "ranks"),
-    *("seconds_to_target", "images_to_target"),  # a row a target
-)
+# The times and images to targets have a row a target.
+_NOT_MEASURED = ["comparable", "ranks", "seconds_to_target", "images_to_target"]
 
 
 def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
@@ -122,17 +113,17 @@ def long_table(compared: Comparison) -> pd.DataFrame:
     runs = compared.finished
     if not runs:
         return pd.DataFrame(columns=list(COLUMNS))
+    numbers = frame(compared)
     about = pd.DataFrame([{name: of(entry) for name, of in _OF_RUN.items()} for entry in runs])
+    about = about.join(numbers[_OF_FRAME].assign(marks=numbers["marks"].map(", ".join)))
     epochs = pd.concat([_history(entry) for entry in runs], keys=range(len(runs))).droplevel(1)
     measures = [*_EPOCH, *(metric.of_epoch for metric in compared.task.metrics)]
     targets = learning_curves.to_targets(compared).reindex(columns=["target", "seconds", "images"])
     targets.index = targets.groupby("target").cumcount()
     parts = [
-        frame(compared).drop(columns=list(_NOT_MEASURED), errors="ignore"),
+        numbers.drop(columns=[*_OF_FRAME, *_NOT_MEASURED]),
         epochs.reindex(columns=["epoch", *measures, *_SO_FAR.values()]),
-        targets.rename(columns="{}_to_target".format).rename(
-            columns={"target_to_target": "target"}
-        ),
+        targets.rename(columns={of: f"{of}_to_target" for of in ("seconds", "images")}),
     ]
     keys = [*about, "epoch", "target"]
     each = [

@@ -28,7 +28,7 @@ def render(
     sections: Sequence[Section],
     files: Mapping[str, str],
     folder: Path,
-    compared: Comparison | None = None,
+    about: Sequence[str] = (),
 ) -> str:
     """The page, for ``folder``. ``files`` are the CSV texts it offers, by name."""
     code = (HERE / "report.js").read_text(encoding="utf-8")
@@ -38,19 +38,19 @@ def render(
     return environment.get_template("page.html").render(
         title=title,
         headline=headline,
-        about=_about(compared) if compared else [],
+        about=about,
         style=Markup(svg.colours() + (HERE / "style.css").read_text(encoding="utf-8")),
         charts_style=Markup(interactive.style()),
         scripts={"charts": Markup(interactive.code()), "own": Markup(code)},
         link=lambda path: _relative(path, folder),
         sections=sections,
         drawn=_drawn,
-        timeline=lambda: _timeline(compared),
+        timeline=_timeline,
         files=[(name, _address(text)) for name, text in files.items()],
     )
 
 
-def _about(compared: Comparison) -> list[str]:
+def about_runs(compared: Comparison) -> list[str]:
     """What all finished runs share, which experiments and machines they are of, and when."""
     each: dict[str, set[str]] = {}
     for content in (entry.content for entry in compared.finished):
@@ -77,9 +77,9 @@ def _relative(path: Path, folder: Path) -> str:
     return quote(Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix())
 
 
-def _timeline(compared: Comparison | None) -> tuple[Markup, list[str]]:
+def _timeline(compared: Comparison) -> tuple[Markup, list[str]]:
     """The interactive chart, and the runs that have no trace."""
-    lanes, without = charts.traces(compared) if compared else ({}, [])
+    lanes, without = charts.traces(compared)
     return Markup(interactive.comparison_fragment(lanes) if lanes else ""), without
 
 

@@ -3,7 +3,7 @@
 The page and ``report.md`` are made of the same functions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from helpers.results import (
@@ -16,7 +16,6 @@ from helpers.results import (
     machine_tables,
     paired_test,
     published,
-    resources,
     scaling,
     waits,
 )
@@ -37,7 +36,8 @@ class Texts:
 class Utilisation:
     """The monitor's chart, which the page makes interactive."""
 
-    title: str
+    compared: Comparison
+    title: str = "What the devices did"
     note: str = (
         "Drag to zoom, double-click to zoom out and point to read values, or use the arrow keys, "
         "+ and −."
@@ -49,20 +49,12 @@ Block = Table | Chart | Texts | Utilisation
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a heading; those that are None or empty tables are left out."""
+    """Blocks under a heading."""
 
     name: str
     title: str
     lead: str
-    every: Sequence[Block | None]
-
-    @property
-    def blocks(self) -> list[Block]:
-        return [
-            block
-            for block in self.every
-            if block is not None and not (isinstance(block, Table) and block.empty)
-        ]
+    blocks: Sequence[Block]
 
 
 def title(compared: Comparison) -> str:
@@ -86,48 +78,44 @@ def sections(compared: Comparison) -> list[Section]:
         fairness_tables.passed(compared),
         learning_curves.on_same_batches(compared.finished),
     )
-    known = [f"{a.question}: {a.text}" for a in conclusions.answers(compared) if a.text]
-    known += filter(None, [paired_test.sentence(compared)])
-    article = published.table() if published.belong(compared) and compared.finished else None
-    every = [
-        Section(
-            "answer",
-            "All runs",
-            "",
-            [comparison_tables.runs(compared), Texts("What to know", known) if known else None],
-        ),
-        Section(
-            "time",
-            "Where the seconds went",
-            "",
-            [charts.parts(compared), charts.curves(compared), charts.scaling(compared)],
-        ),
-        Section("timeline", "What the devices did", devices, [Utilisation("What the devices did")]),
-        Section("limits", "What limits training", "", [waits.table(compared)]),
-        Section(
+    every: list[tuple[str, str, str, tuple[Callable[[Comparison], Block | None], ...]]] = [
+        ("answer", "All runs", "", (comparison_tables.runs, _known)),
+        ("time", "Where the seconds went", "", (charts.parts, charts.curves, charts.scaling)),
+        ("timeline", "What the devices did", devices, (Utilisation,)),
+        ("limits", "What limits training", "", (waits.table,)),
+        (
             "fairness",
             "Is it fair",
             " ".join(filter(None, fair)),
-            [fairness_tables.not_passed(compared), fairness_tables.settings(compared)],
+            (fairness_tables.not_passed, machine_tables.programs),
         ),
-        Section(
-            "machine",
-            "Machine and remarks",
-            "",
-            [machine_tables.machine(compared), caveats.remarks(compared)],
-        ),
-        Section(
+        ("machine", "Machine and remarks", "", (machine_tables.machine, caveats.remarks)),
+        (
             "more",
             "More figures",
             "",
-            [
-                scaling.table(compared),
-                charts.losses(compared),
-                charts.by_class(compared),
-                resources.table(compared),
-                machine_tables.settings(compared),
-                article,
-            ],
+            (
+                scaling.table,
+                charts.by_class,
+                comparison_tables.resources,
+                machine_tables.settings,
+                _article,
+            ),
         ),
     ]
-    return [section for section in every if section.blocks]
+    found = []
+    for name, heading, lead, makers in every:
+        made = [make(compared) for make in makers]
+        if blocks := [block for block in made if block and not getattr(block, "empty", False)]:
+            found.append(Section(name, heading, lead, blocks))
+    return found
+
+
+def _known(compared: Comparison) -> Texts | None:
+    known = [f"{a.question}: {a.text}" for a in conclusions.answers(compared) if a.text]
+    known += filter(None, [paired_test.sentence(compared)])
+    return Texts("What to know", known) if known else None
+
+
+def _article(compared: Comparison) -> Table | None:
+    return published.table() if published.belong(compared) and compared.finished else None
