@@ -34,11 +34,9 @@ def chances(entries: Sequence[Entry]) -> list[float]:
     """
     found = set()
     for content in (entry.content for entry in entries):
-        task = tasks.of(content["recipe"])
-        outputs = content.get("test", {}).get(task.outputs) or content.get("data", {}).get(
-            "classes"
-        )
-        found.add(task.chance(len(outputs or [])))
+        task, data = tasks.of(content["recipe"]), content.get("data", {})
+        outputs = content.get("test", {}).get(task.outputs) or data.get("classes") or []
+        found.add(task.chance(len(outputs)))
     return sorted(chance for chance in found if chance is not None)
 
 

@@ -3,7 +3,8 @@
 ``helpers.results.best`` ranks them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from helpers.results import machines
 from helpers.results.comparability import RANKED, kind
@@ -30,21 +31,20 @@ def _rivals(compared: Comparison) -> tuple[Entry, ...]:
     )
 
 
-def _differ(entries: Iterable[Entry]) -> str | None:
+_ALIKE: dict[str, Callable[[dict[str, Any]], str]] = {
+    "GPU": lambda c: machines.models(c["devices"]) if c["devices"]["kind"] == "gpu" else "",
+    "CPU": lambda c: f"{c['hardware']['cpu']} of {c['hardware']['cores']} logical cores",
+    "cores per device": machines.cores_per_device,
+}
+
+
+def _differ(entries: Sequence[Entry]) -> str | None:
     """In what the machines of these runs differ, so that they do not rank; None if in nothing."""
-    contents = [entry.content for entry in entries]
-    on_gpus = [content["devices"] for content in contents if content["devices"]["kind"] == "gpu"]
-    gpus = set(map(machines.models, on_gpus))
-    if len(gpus) > 1:
-        return f"GPU ({', '.join(sorted(gpus))})"
-    of_machine = {
-        machines.key(content): f"{content['hardware']['cpu']} of {content['hardware']['cores']}"
-        for content in contents
-    }
-    if len(of_machine) > 1:
-        return f"CPU ({', '.join(sorted(of_machine.values()))} logical cores)"
-    cores = sorted({machines.cores_per_device(content) for content in contents})
-    return f"cores per device ({', '.join(cores)})" if len(cores) > 1 else None
+    for what, get in _ALIKE.items():
+        found = sorted({get(entry.content) for entry in entries})
+        if len(found) > 1:
+            return f"{what} ({', '.join(found)})"
+    return None
 
 
 def unranked(compared: Comparison) -> str | None:

@@ -20,7 +20,6 @@ from helpers.results import (
     comparison_tables,
     conclusions,
     learning_curves,
-    paired_test,
     published,
     regression,
     report,
@@ -64,18 +63,6 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
     assert "with top-1 66.0 %" in records.shown(charts.curves(compared)).alt
 
 
-def test_the_paired_difference_is_of_the_records_resamples(compared: comparison.Comparison) -> None:
-    tests = {entry.label: entry.content["test"] for entry in compared.entries}
-    found = paired_test.differences(compared).loc["MXNet Gluon, 2 devices"]
-    assert found["reference"] == "Keras, 2 devices"
-    one, other = tests["MXNet Gluon"], tests["Keras"]
-    assert found["difference"] == pytest.approx(one["top1"] - other["top1"])
-    each = np.subtract(one["resamples"], other["resamples"])
-    half = 2.241403 * np.std(each, ddof=1)  # 95 % for two rows
-    assert found["high"] - found["difference"] == pytest.approx(half, rel=1e-6)
-    assert found["difference"] - found["low"] == pytest.approx(half, rel=1e-6)
-
-
 def test_time_and_images_to_each_of_the_recipes_targets(compared: comparison.Comparison) -> None:
     assert learning_curves.targets(compared) == [0.5, 0.6, 0.7, 0.75, 0.8]
     found = learning_curves.to_targets(compared).set_index(["run", "target"])
@@ -107,18 +94,6 @@ def test_targets_may_be_of_top_5_and_learning_is_shown_by_it(tmp_path: Path) -> 
     assert compared.metric is tasks.TOP5 and compared.task.metric is tasks.TOP1
     figure = records.drawn(charts.curves(compared))
     assert [len(axes.lines) for axes in figure.axes] == [2, 2]  # the target; chance is top-1's
-
-
-def test_charts_are_of_classes(compared: comparison.Comparison) -> None:
-    figure = records.drawn(charts.by_class(compared))
-    (axes,) = figure.axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == [
-        *class_records.NAMES,
-        "All images",
-    ]
-    assert axes.get_xlabel().startswith("test top-1, %")
-    drawn = {round(float(line.get_xdata()[0]), 3) for line in axes.lines if len(line.get_xdata())}  # type: ignore[index, arg-type]
-    assert {60.0, 66.0, 72.0, 10.0} <= drawn  # and chance
 
 
 def test_many_classes_have_a_file_and_no_chart(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from helpers.results import (
     comparison_tables,
     machine_tables,
     runs,
-    tables,
     waits,
 )
 from helpers.results.charts import style
@@ -93,18 +92,6 @@ def test_the_table_of_all_runs_has_a_row_each_and_its_evidence(several: Comparis
         "record",
     ]
     assert table.loc["Chainer (skipped)"].to_list() == [*["-"] * 5, "record"]
-
-
-def test_what_the_shell_had_set_for_libraries_is_told(tmp_path: Path) -> None:
-    other = records.make("Keras")
-    other["run"]["environment"] = {"LD_LIBRARY_PATH": "/opt/cuda", "OMP_NUM_THREADS": "2"}
-    rows = (
-        machine_tables.settings(records.load(tmp_path, records.make("PyTorch"), other))
-        .frame.loc["environment"]
-        .set_index("value")["runs"]
-    )
-    assert rows["LD_LIBRARY_PATH=/opt/cuda OMP_NUM_THREADS=2"] == "Keras"
-    assert rows["not recorded"] == "PyTorch"
 
 
 def test_auc_that_cannot_be_computed_is_said_not_dropped(several: Comparison) -> None:
@@ -219,13 +206,6 @@ def test_colours_are_one_a_framework() -> None:
     assert set(style.COLOURS) == set(style.MARKERS) == {row.family for row in ROWS}
 
 
-def test_the_step_time_of_a_run_is_among_its_numbers(tmp_path: Path) -> None:
-    content = records.make()
-    content["training"]["step_seconds"] = {"median": 0.1, "minimum": 0.08, "maximum": 0.3}
-    (row,) = runs.frame(records.load(tmp_path, content)).to_dict("records")
-    assert [row[f"step_{name}"] for name in ("minimum", "median", "maximum")] == [0.08, 0.1, 0.3]
-
-
 def test_nodes_are_named_with_their_launcher(tmp_path: Path) -> None:
     several = records.make("Keras", cluster=records.world(virtual=False))
     compared = records.load(tmp_path, records.make(), several)
@@ -253,8 +233,3 @@ def test_what_differs_in_its_numbers_alone_is_one_remark(tmp_path: Path) -> None
         records.save(tmp_path, records.make(name, cores=1, other_programs=others))
     said = caveats.remarks(comparison.load(tmp_path)).frame["remark"]
     assert "other programs used 0.22 to 0.89 of 2 cores while" in said["every run"]
-
-
-def test_a_column_that_says_nothing_in_any_row_is_left_out() -> None:
-    rows = [("a", {"size": "-", "run": "1"}), ("b", {"run": "2"})]
-    assert [str(column) for column in tables.table("", "", rows).columns] == ["run"]

@@ -9,7 +9,7 @@ import records
 from helpers import paths
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.results import comparison, comparison_tables, conclusions
+from helpers.results import comparison, comparison_tables
 from helpers.results.repeated_runs import summarise
 
 DIGESTS = {"sha256": "f" * 64}, {"sha256": "0" * 64}
@@ -89,29 +89,12 @@ def test_a_third_run_of_another_name_or_number_does_not_hide_what_differs(
         assert list(summarise(comparison.load(runs))["runs"]) == [1, 1, 1]
 
 
-def test_own_code_that_changed_under_the_same_recipe_ranks_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = [{"recipe": {"code": {"mine.py": digit * 64}}} for digit in "0f"]
-    found = conclusions.fastest(two_batches(tmp_path, monkeypatch, *given))
-    assert found.verdict == "unknown"
-    assert "they differ in custom code (mine.py 000000, mine.py ffffff)" in found.text
-
-
 def test_a_split_by_another_seed_is_of_the_same_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = {"data": {"images": {"train": 1119, "valid": 160, "test": 321}}, "recipe": {"seed": 1}}
     told = summarise(two_batches(tmp_path, monkeypatch, {}, other))
     assert list(told["label"]) == ["PyTorch"] and list(told["runs"]) == [2]
-
-
-def test_times_on_other_numbers_of_images_rank_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = conclusions.fastest(two_batches(tmp_path, monkeypatch, {"data": FEW_IMAGES}, {}))
-    assert found.verdict == "unknown"
-    assert "they differ in number of images (160, 1600)" in found.text
 
 
 def test_a_batch_named_twice_is_no_repeat_of_itself(

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import records
 
-from helpers.__main__ import main
 from helpers.recipe import lookup
 from helpers.results import caveats, comparison, conclusions, repeated_runs
 from helpers.results.comparison import Comparison
@@ -94,19 +93,3 @@ def test_other_workers_are_remarked_and_not_parted(tmp_path: Path) -> None:
     assert conclusions.fairness(runs).verdict == "yes"
     same = compared(tmp_path / "same", made(workers=2), made("Keras", workers=2))
     assert "loader workers differ" not in caveats.remarks(same).frame.index
-
-
-def test_against_a_batch_of_other_epochs_is_refused_and_other_workers_are_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, content in {
-        "old": made(),
-        "short": made(epochs=1),
-        "more": made(workers=8),
-    }.items():
-        records.save(tmp_path / name, content)
-    against = ["diff", str(tmp_path / "old")]
-    assert main([*against, str(tmp_path / "short")]) == 2
-    assert f"epochs was {EPOCHS} and is 1, so the two experiments cannot" in capsys.readouterr().err
-    assert main([*against, str(tmp_path / "more")]) == 0
-    assert "Changed: loader workers, 2 -> 8" in capsys.readouterr().out

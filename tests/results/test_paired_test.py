@@ -12,10 +12,8 @@ import records
 from data_prep import FINDINGS
 from helpers import record
 from helpers.frameworks import ROWS
-from helpers.record import tasks
 from helpers.results import comparison, paired_test
 from helpers.results.comparison import Comparison
-from helpers.training import roc_auc
 
 
 def images_of(patients: int = 150, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
@@ -108,30 +106,6 @@ def test_many_rows_are_told_apart_no_oftener_than_one(tmp_path: Path) -> None:
 def _width(one: dict[str, Any], other: dict[str, Any], out: float) -> float:
     apart = np.array(one["resamples"]) - np.array(other["resamples"])
     return 2 * NormalDist().inv_cdf(1 - out / 2) * float(np.std(apart, ddof=1))
-
-
-def test_the_interval_is_that_of_a_bootstrap_of_the_difference(tmp_path: Path) -> None:
-    """Against a plain one over patients, with scores at hand."""
-    part, shared = images_of(60)
-    one, other = scored(part, shared, 1.2, 1), scored(part, shared, 1.0, 2)
-    found = paired_test._difference([(one, other)], tasks.AUC)
-    labels = part[list(FINDINGS)].to_numpy()
-    scores = []
-    for skill, seed in ((1.2, 1), (1.0, 2)):
-        noise = 0.4 * np.random.default_rng(seed).normal(size=shared.shape)
-        scores.append(skill * labels + shared + noise)
-    random, plain = np.random.default_rng(5), []
-    rows = [np.flatnonzero(part["group"] == patient) for patient in range(60)]
-    for _ in range(150):
-        drawn = np.concatenate([rows[i] for i in random.integers(0, 60, 60)])
-        plain.append(
-            roc_auc.mean_auc(labels[drawn], scores[0][drawn])
-            - roc_auc.mean_auc(labels[drawn], scores[1][drawn])
-        )
-    assert found["difference"] == pytest.approx(one["mean_auc"] - other["mean_auc"])
-    width = np.quantile(plain, 0.975) - np.quantile(plain, 0.025)
-    assert found["high"] - found["low"] == pytest.approx(width, rel=0.3)
-    assert found["low"] == pytest.approx(np.quantile(plain, 0.025), abs=0.25 * width)
 
 
 @pytest.mark.parametrize("verdict", ["fail", "different"])

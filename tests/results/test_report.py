@@ -325,16 +325,6 @@ def test_a_share_stands_with_its_interval_or_in_words(tmp_path: Path) -> None:
     assert np.isnan(numbers.loc["Keras, 2 devices", "data"])
 
 
-def test_energy_is_told_of_all_repeats(tmp_path: Path) -> None:
-    for number, joules in enumerate((4000.0, 5000.0, 9000.0)):
-        told = {"joules": joules, "images_per_joule": 5000 / joules, "reason": None}
-        records.save(tmp_path / str(number), records.make(gpu=True, energy=told))
-    found = comparison_tables.resources(
-        comparison.load([tmp_path / str(number) for number in range(3)])
-    ).frame
-    assert list(found.loc["PyTorch, 2 devices"][:2]) == ["5.00 (4.00 to 9.00)", "1 (0.556 to 1.25)"]
-
-
 def test_nothing_finished_still_makes_a_report(tmp_path: Path) -> None:
     records.save(tmp_path, records.short("Keras", "failed", "RuntimeError: no kernel"))
     page = report.write(tmp_path).read_text()

@@ -12,7 +12,7 @@ from hostile.records import STRANGE
 
 from helpers import record
 from helpers.__main__ import main
-from helpers.results import comparison, comparison_tables, paired_test, report
+from helpers.results import comparison, comparison_tables, report
 
 MARKUP = "</script></style></svg><script>alert(1)</script><img src=x onerror=alert(2)> {{ 7 * 7 }}"
 
@@ -96,15 +96,6 @@ def test_text_from_a_record_is_nothing_but_text(tmp_path: Path) -> None:
     assert "{{ 7 * 7 }}" in pages[1]
     markdown = (tmp_path / "markup" / report.MARKDOWN).read_text(encoding="utf-8")
     assert "<img" not in markdown and all(line.isprintable() for line in markdown.splitlines())
-
-
-def test_runs_with_other_numbers_of_resamples_are_not_paired(tmp_path: Path) -> None:
-    content = records.make("Keras")
-    content["test"]["resamples"] = content["test"]["resamples"][:7]
-    for one in (records.make("PyTorch"), records.make("Chainer"), content):
-        records.save(tmp_path, one)
-    verdicts = paired_test.differences(comparison.load(tmp_path))["verdict"]
-    assert verdicts["Keras, 2 devices"] == "cannot be paired: other test images"
 
 
 def test_tables_of_others_in_the_reports_folder_stay(tmp_path: Path) -> None:

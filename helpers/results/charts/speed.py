@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 from helpers.results.charts.style import (
     Chart,
     described,
-    faded,
     key,
     name_rows,
     note,
@@ -54,7 +53,7 @@ def _parts(rows: pd.DataFrame, width: float) -> Figure:
     places = range(len(rows))
     for part, (name, colour) in _LOOKS.items():
         length = rows[part] * scale
-        axes.barh(places, length, 0.62, left=start, color=faded(colour, 0.9))
+        axes.barh(places, length, 0.62, left=start, color=colour, alpha=0.9)
         key(axes, name, color=colour, lw=7)
         start = start + length
     for place, (end, seconds) in enumerate(zip(start, rows["seconds"], strict=True)):

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from helpers.frameworks import ROWS
@@ -79,10 +78,6 @@ def colour_of(label: str) -> str:
     return COLOURS.get(family_of(label) or "", OTHERS)
 
 
-def marker_of(label: str) -> str:
-    return MARKERS.get(family_of(label) or "", "P")
-
-
 def line_of(label: str, labels: Iterable[str]) -> dict[str, Any]:
     """Colour and marker by framework; broken where the same framework has another line already."""
     family = dict.fromkeys(name for name in labels if colour_of(name) == colour_of(label))
@@ -90,13 +85,8 @@ def line_of(label: str, labels: Iterable[str]) -> dict[str, Any]:
     styles = ("-", "--", "-.", ":")
     return {
         "color": colour_of(label),
-        "marker": marker_of(label),
+        "marker": MARKERS.get(family_of(label) or "", "P"),
         "ms": 6,
         "mfc": colour_of(label) if place == 0 else PAGE,
         "ls": styles[place % len(styles)],
     }
-
-
-def faded(colour: str, strength: float) -> tuple[float, float, float, float]:
-    """``colour`` let through: 1 is the colour itself, 0 nothing. Right on light and on dark."""
-    return to_rgba(colour, strength)

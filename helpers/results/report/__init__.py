@@ -1,7 +1,7 @@
 """Write the report: one page that opens without a network, and its figures as files.
 
 ``report.html`` holds everything (charts, tables, data); ``report.md`` the tables as text, and
-``csv/`` the numbers; ``report.parquet`` has them in one tidy table, ``as_json`` for machines.
+``csv/`` the numbers, as ``as_json`` does for machines.
 """
 
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from helpers.results import comparison, conclusions
 from helpers.results.report import data_files, markdown, page, sections
 from helpers.results.report.data_files import as_json
 
-__all__ = ["CSV", "HTML", "MARKDOWN", "PARQUET", "as_json", "load", "write"]
-HTML, MARKDOWN, CSV, PARQUET = "report.html", "report.md", "csv", "report.parquet"
+__all__ = ["CSV", "HTML", "MARKDOWN", "as_json", "load", "write"]
+HTML, MARKDOWN, CSV = "report.html", "report.md", "csv"
 
 
 def write(
@@ -42,7 +42,6 @@ def save(compared: comparison.Comparison, folder: Path | None = None) -> Path:
             paths.write_atomically(folder / CSV / f"{name}.csv", files[name])
         else:  # of an older report
             (folder / CSV / f"{name}.csv").unlink(missing_ok=True)
-    paths.write_atomically(folder / PARQUET, data_files.parquet(compared))
     paths.write_atomically(folder / MARKDOWN, markdown.render(compared, found))
     title, headline = sections.title(compared), conclusions.headline(compared)
     text = page.render(title, headline, found, files, folder, page.about_runs(compared))

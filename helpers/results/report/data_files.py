@@ -1,6 +1,5 @@
-"""Write the report's numbers unrounded: as CSV files, one long Parquet table, and JSON."""
+"""Write the report's numbers unrounded: as CSV files and JSON."""
 
-import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -24,23 +23,6 @@ from helpers.results.report.sections import title
 from helpers.results.runs import frame
 
 VERSION = 3
-_SO_FAR = {"clock": "seconds_so_far", "seen": "images_so_far"}
-_OF_RUN: dict[str, Callable[[Entry], Any]] = {
-    "experiment": lambda e: e.folder.parent.name,
-    "folder": lambda e: e.folder.name,
-    "framework": lambda e: e.content["framework"]["name"],
-    "notebook": lambda e: e.content["run"]["notebook"],
-    "machine": lambda e: e.content["run"]["host"],
-    "recipe": lambda e: e.content["recipe"]["name"],
-    "precision": lambda e: e.content["recipe"]["precision"],
-    "execution": lambda e: e.content["recipe"]["execution"],
-    "variant": lambda e: e.variant,
-}
-_OF_FRAME = ["label", "series", "devices", "nodes", "kind", "seed", "marks"]
-COLUMNS = (*_OF_RUN, *_OF_FRAME, "measure", "epoch", "target", "value")
-_EPOCH = ("learning_rate", "train_loss", "valid_loss", "train_seconds", "valid_seconds", "images")
-# The times and images to targets have a row a target.
-_NOT_MEASURED = ["comparable", "ranks", "seconds_to_target", "images_to_target"]
 
 
 def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
@@ -58,7 +40,7 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         "runs": frame(compared),
         "repeats": summarise(compared),
         "scaling": scaling.numbers(compared) if scaling.several(compared) else pd.DataFrame(),
-        "epochs": _rows(compared.entries, lambda e: _history(e).to_dict("records")),
+        "epochs": _rows(compared.entries, _epochs),
         "targets": learning_curves.to_targets(compared),
         **{each.file: pd.DataFrame() for each in TASKS.values()},
         task.file: _rows(
@@ -94,54 +76,14 @@ def _rows(
     )
 
 
-def _history(entry: Entry) -> pd.DataFrame:
-    return learning_curves.history(entry).rename(columns=_SO_FAR)
+def _epochs(entry: Entry) -> list[dict[str, Any]]:
+    names = {"clock": "seconds_so_far", "seen": "images_so_far"}
+    return learning_curves.history(entry).rename(columns=names).to_dict("records")  # type: ignore[return-value]
 
 
 def _in_mean(content: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     """Whether a finding counts in the mean; nothing of classes, which all count in top-1."""
     return {"in_mean": row["finding"] in content["test"]["in_mean"]} if "finding" in row else {}
-
-
-def long_table(compared: Comparison) -> pd.DataFrame:
-    """A row a value of a finished run; columns ``COLUMNS``.
-
-    ``measure`` says what the value is: a column of ``runs.frame``; of an epoch those of the
-    record, and images_so_far and seconds_so_far; seconds_to_target and images_to_target. What was
-    not measured has no row.
-    """
-    runs = compared.finished
-    if not runs:
-        return pd.DataFrame(columns=list(COLUMNS))
-    numbers = frame(compared)
-    about = pd.DataFrame([{name: of(entry) for name, of in _OF_RUN.items()} for entry in runs])
-    about = about.join(numbers[_OF_FRAME].assign(marks=numbers["marks"].map(", ".join)))
-    epochs = pd.concat([_history(entry) for entry in runs], keys=range(len(runs))).droplevel(1)
-    measures = [*_EPOCH, *(metric.of_epoch for metric in compared.task.metrics)]
-    targets = learning_curves.to_targets(compared).reindex(columns=["target", "seconds", "images"])
-    targets.index = targets.groupby("target").cumcount()
-    parts = [
-        numbers.drop(columns=[*_OF_FRAME, *_NOT_MEASURED]),
-        epochs.reindex(columns=["epoch", *measures, *_SO_FAR.values()]),
-        targets.rename(columns={of: f"{of}_to_target" for of in ("seconds", "images")}),
-    ]
-    keys = [*about, "epoch", "target"]
-    each = [
-        about.join(part, how="right").melt(
-            [key for key in keys if key in (*about, *part)], var_name="measure"
-        )
-        for part in parts
-    ]
-    found = pd.concat(each).dropna(subset="value").reindex(columns=list(COLUMNS))
-    whole = dict.fromkeys(("epoch", "devices", "nodes", "seed"), "Int64")
-    return found.astype({**whole, "value": float}).reset_index(drop=True)
-
-
-def parquet(compared: Comparison) -> bytes:
-    """:func:`long_table` as a Parquet file."""
-    buffer = io.BytesIO()
-    long_table(compared).to_parquet(buffer, index=False)
-    return buffer.getvalue()
 
 
 def as_json(compared: Comparison) -> str:

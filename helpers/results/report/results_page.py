@@ -39,11 +39,11 @@ class Collected(NamedTuple):
         entries = [entry for compared in self.compared for entry in compared.entries]
         runs, machines, others = (
             f"{count} {what}{'s' * (count != 1)}"
-            for count, what in (
-                (len(entries), "run"),
-                (len({entry.machine for entry in entries}), "machine"),
-                (len(self.left_out), "record"),
-            )
+            for what, count in {
+                "run": len(entries),
+                "machine": len({entry.machine for entry in entries}),
+                "record": len(self.left_out),
+            }.items()
         )
         return f"{runs} of {machines}, with {others} left out."
 
