@@ -108,19 +108,15 @@ class Task:
 
     name: the recipe's. outputs: the field of a record's section ``test`` that has a row for each.
     metrics: by the first, runs are compared; the rows have it too. one: what an output stands for.
-    whole, wholes: what the first metric is of, as a table's row and before a list. file: the CSV
-    file with those rows. groups: what is drawn for intervals. missing: why a row has no metric, if
-    it does not say so itself.
+    file: the CSV file with those rows. missing: why a row has no metric, if it does not say so
+    itself.
     """
 
     name: str
     outputs: str
     metrics: tuple[Metric, ...]
     one: str
-    whole: str
-    wholes: str
     file: str
-    groups: str
     missing: str
 
     @property
@@ -146,10 +142,7 @@ MULTILABEL = Task(
     "findings",
     (AUC,),
     one="finding",
-    whole="Mean",
-    wholes="Means",
     file="auc",
-    groups="patients",
     missing="AUC missing",
 )
 MULTICLASS = Task(
@@ -157,10 +150,7 @@ MULTICLASS = Task(
     "classes",
     (TOP1, TOP5),
     one="class",
-    whole="All images",
-    wholes="Of all images",
     file="classes",
-    groups="groups of images",
     missing="no test image",
 )
 TASKS = {task.name: task for task in (MULTILABEL, MULTICLASS)}

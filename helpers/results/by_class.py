@@ -1,30 +1,16 @@
-"""Read the results on the test images for each class or finding."""
+"""Show the results on the test images for each class or finding."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from helpers.record import tasks
+from helpers.record.tasks import capital
+from helpers.results import tables
 from helpers.results.comparison import Comparison, Entry, widest
+from helpers.results.tables import Cell, Table
 
 MOST = 20
-"""The maximum number of classes in the chart and of names in a remark."""
-
-
-class Row(NamedTuple):
-    """A finding's or a class's metric, None where there is none, and the ends of its interval."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-
-
-def rows(entry: Entry) -> dict[str, Row]:
-    """By the name of the finding or class."""
-    task = tasks.of(entry.content["recipe"])
-    return {
-        row[task.one]: Row(row[task.metric.name], row["low"], row["high"])
-        for row in entry.content["test"][task.outputs]
-    }
+"""The maximum number of classes in the table and of names in a remark."""
 
 
 def chances(entries: Sequence[Entry]) -> list[float]:
@@ -40,16 +26,29 @@ def chances(entries: Sequence[Entry]) -> list[float]:
     return sorted(chance for chance in found if chance is not None)
 
 
-def not_in_mean(compared: Comparison) -> str:
-    """Which findings are not in the mean; empty if all are."""
-    odd = {
-        name: None
-        for entry in widest(compared.finished)
-        for name in rows(entry)
-        if name not in entry.content["test"].get("in_mean", [name])
-    }
+def table(compared: Comparison) -> Table:
+    """A row a finding or class, a column a framework on its most devices.
+
+    Empty of more than ``MOST`` classes; the file has all, with intervals.
+    """
+    task, rows, odd = compared.task, dict[str, dict[str, Cell]](), dict[str, None]()
+    for entry in widest(compared.finished):
+        test = entry.content["test"]
+        for row in test[task.outputs]:
+            name = row[task.one]
+            cell = Cell(row[task.metric.name], task.metric.text)
+            rows.setdefault(name, {})[entry.label] = cell
+            if name not in test.get("in_mean", [name]):
+                odd[name] = None
     why = "because of too few positive or negative test images"
-    return f"The mean leaves these out, {why}: {', '.join(odd)}." if odd else ""
+    note = f"The mean leaves these out, {why}: {', '.join(odd)}. " if odd else ""
+    return tables.table(
+        f"{capital(task.metric.short)} per {task.one}",
+        task.one,
+        rows.items() if len(rows) <= MOST else (),
+        note=f"{note}{task.file}.csv has the 95 % intervals.",
+        folded=True,
+    )
 
 
 def limits(content: dict[str, Any]) -> list[str]:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from helpers import record
-from helpers.frameworks.switches import COMPILED_HERE
 from helpers.results import by_class, comparability, run_sets
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.shared_settings import departures, differences, workers
@@ -80,12 +79,6 @@ def _limits(content: dict[str, Any]) -> Iterator[str]:
     if comparability.failed(content):
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
         yield f"fairness check not passed: {', '.join(failed) or 'see its table'}"
-    switches = content["training"].get("switches", ())
-    if content["framework"]["kernel"] == "jax" and COMPILED_HERE not in switches:
-        yield (
-            "an earlier run may have compiled its program; a first run's first step and times to a "
-            "target are longer"
-        )
     yield from by_class.limits(content)
     for other in others.get("processes", []):
         when = "before it began" if other["seen"] == "before" else "while it ran"

@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-from helpers import terminal
 from helpers.results import comparability, machines, run_sets
 from helpers.results.comparison import Comparison, Entry, latest_of_each
 from helpers.results.tables import Table, table
@@ -79,21 +78,6 @@ def _recipe(content: Content) -> str:
     return f"{recipe['name']}, {recipe['crop']} px, {epochs}, {recipe['precision']}"
 
 
-def _environment(content: Content) -> str:
-    found = content["run"].get("environment")
-    if found is None:
-        return "not recorded"
-    settings = {name: value for name, value in found.items() if not name.endswith("_CACHE_DIR")}
-    return " ".join(f"{name}={value}" for name, value in settings.items()) or "nothing set"
-
-
-def _self_test(content: Content) -> str:
-    if (found := content.get("self_test")) is None:
-        return ""
-    taken = terminal.clock(found["seconds"])
-    return str(found["reason"] or f"a training step was correct before the experiment ({taken})")
-
-
 def _weights(content: Content) -> str:
     found = content.get("weights")
     return "-" if found is None else f"{found['source']}, {found['sha256'][:12]}"
@@ -115,9 +99,7 @@ SETTINGS: dict[str, Callable[[Content], str]] = {
     "learning rate": lambda c: f"{c['recipe']['scaled_learning_rate']:g}",
     "data": _data,
     "initial weights": _weights,
-    "environment": _environment,
     "commit": lambda c: str(c["run"].get("commit") or "unknown"),
-    "self-test": _self_test,
     "versions": lambda c: ", ".join(
         f"{name} {version}" for name, version in sorted(c["framework"]["versions"].items())
     ),
@@ -136,7 +118,7 @@ def machine(compared: Comparison) -> Table:
 
 
 def settings(compared: Comparison) -> Table:
-    """Recipe, data, environment and versions, as :func:`machine`."""
+    """Recipe, data and versions, as :func:`machine`."""
     return replace(_properties(compared, "Recipe, data, versions", SETTINGS), folded=True)
 
 

@@ -24,8 +24,6 @@ LETTERS = 13
 """Letters of a label to an inch."""
 LONGEST = 40
 """Letters of a label."""
-LONGEST_NARROW = 20
-"""Letters of a label of a narrow chart; longer ones would leave no room for the chart."""
 
 _RC = {
     "font.size": 9.5,
@@ -72,11 +70,11 @@ def _fold_labels(figure: Figure) -> None:
         axes.set_xlabel("\n".join(fill(line, max(12, letters)) for line in lines))
 
 
-def figure_of(height: float, width: float, grid: str = "x") -> tuple[Figure, Axes]:
+def figure_of(height: float, width: float) -> tuple[Figure, Axes]:
     """A chart with one plain axes."""
     figure = Chart(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
-    plain_axes(axes, grid=grid)
+    plain_axes(axes, grid="x")
     return figure, axes
 
 
@@ -102,10 +100,10 @@ def heading(axes: Axes, text: str) -> None:
     axes.set_title(text, loc="left", fontweight="bold")
 
 
-def safe(text: str, longest: int = LONGEST) -> str:
+def safe(text: str) -> str:
     """Untrusted text as one line, shortened to a label's length, and never read as a formula."""
     line = " ".join(text.split())
-    return (line if len(line) <= longest else line[: longest - 1] + "…").replace("$", r"\$")
+    return (line if len(line) <= LONGEST else line[: LONGEST - 1] + "…").replace("$", r"\$")
 
 
 def legend_below(figure: Figure, axes: Axes) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import class_records
-import numpy as np
 import pytest
 import records
 
@@ -14,6 +13,7 @@ from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.record import tasks
 from helpers.results import (
+    by_class,
     caveats,
     charts,
     comparison,
@@ -59,7 +59,7 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
         *(100 * test[f"top1_{end}"] for end in ("low", "high"))
     )
     assert comparison_tables.runs(compared).frame.loc["Keras", "test top-1"] == told
-    assert "Keras, 2 devices 66.0 % (" in records.shown(charts.by_class(compared)).alt
+    assert by_class.table(compared).frame.loc["cat", "Keras"] == "68.0 %"
     assert "with top-1 66.0 %" in records.shown(charts.curves(compared)).alt
 
 
@@ -96,26 +96,20 @@ def test_targets_may_be_of_top_5_and_learning_is_shown_by_it(tmp_path: Path) -> 
     assert [len(axes.lines) for axes in figure.axes] == [2, 2]  # the target; chance is top-1's
 
 
-def test_many_classes_have_a_file_and_no_chart(tmp_path: Path) -> None:
+def test_many_classes_have_a_file_and_no_table(tmp_path: Path) -> None:
     names = [f"n{number:04}" for number in range(60)]
     compared = records.load(tmp_path, class_records.make(names=names))
-    assert charts.by_class(compared) is None
+    assert by_class.table(compared).empty
     assert len(data_files.frames(compared)["classes"]) == 60
 
 
-def test_a_class_without_images_is_said_and_one_called_as_the_whole_has_its_own_row(
-    tmp_path: Path,
-) -> None:
-    content = class_records.make(names=["a", "All images", "c"])
+def test_a_class_without_images_is_said(tmp_path: Path) -> None:
+    content = class_records.make(names=["a", "b", "c"])
     nothing = {"images": 0, "right": 0, "top1": None, "low": None, "high": None}
     content["test"]["classes"].append({"class": "d"} | nothing)
     compared = records.load(tmp_path, content)
     assert "d: no test image" in caveats.remarks(compared).frame["remark"].to_list()
-    (axes,) = records.drawn(charts.by_class(compared)).axes
-    rows = ["a", "All images", "c", "d", "All images"]
-    assert [label.get_text() for label in axes.get_yticklabels()] == rows
-    points = [line for line in axes.lines if len(np.atleast_1d(line.get_xdata())) == 1]
-    assert len(points) == 4
+    assert by_class.table(compared).frame.loc["d", "PyTorch"] == "n/a"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import records
 
 from helpers import paths
-from helpers.frameworks import ROWS, switches
+from helpers.frameworks import ROWS
 from helpers.results import (
     by_class,
     caveats,
@@ -20,7 +20,7 @@ from helpers.results import (
 from helpers.results.charts import style
 from helpers.results.comparison import Comparison
 
-CHARTS = (charts.parts, charts.curves, charts.by_class)
+CHARTS = (charts.parts, charts.curves)
 TABLES = (
     comparison_tables.runs,
     waits.table,
@@ -97,6 +97,8 @@ def test_the_table_of_all_runs_has_a_row_each_and_its_evidence(several: Comparis
 def test_auc_that_cannot_be_computed_is_said_not_dropped(several: Comparison) -> None:
     said = caveats.remarks(several).frame["remark"]
     assert "no positive image" in said["Keras"]
+    table = by_class.table(several).frame
+    assert (table.loc["Hernia", "Keras"], table.loc["Effusion", "PyTorch"]) == ("n/a", "0.770")
 
 
 def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) -> None:
@@ -106,7 +108,7 @@ def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) ->
     content["test"]["findings"][-1] |= {"positives": 1, "reason": reason}
     compared = records.load(tmp_path, content)
     assert f"Hernia: {reason}" in caveats.remarks(compared).frame["remark"].to_list()
-    assert by_class.not_in_mean(compared).endswith("negative test images: Hernia.")
+    assert "test images: Hernia. auc.csv has" in by_class.table(compared).note
 
 
 def test_the_range_over_runs_is_not_taken_for_the_interval_over_patients(tmp_path: Path) -> None:
@@ -132,8 +134,7 @@ def test_no_auc_at_all(tmp_path: Path) -> None:
         epoch["valid_auc"] = None
     compared = records.load(tmp_path, content)
     assert comparison_tables.runs(compared).frame.loc["PyTorch", "test AUC"] == "n/a"
-    for chart in (charts.by_class, charts.curves):
-        assert records.drawn(chart(compared)).axes
+    assert records.drawn(charts.curves(compared)).axes
 
 
 @pytest.mark.parametrize("state", ["failed", "interrupted", "skipped"])
@@ -212,18 +213,6 @@ def test_nodes_are_named_with_their_launcher(tmp_path: Path) -> None:
     devices = machine_tables.machine(compared).frame.loc["devices"].set_index("runs")["value"]
     assert ", 2 by mpiexec 5.0.2 over eth0" in devices["Keras 2 x 1"]
     assert "mpiexec" not in devices["PyTorch"]
-
-
-@pytest.mark.parametrize(
-    ("on", "said"), [([switches.COMPILED_HERE], 0), ([switches.KEPT], 1), (None, 1)]
-)
-def test_a_program_that_an_earlier_run_may_have_compiled_is_a_limit(
-    tmp_path: Path, on: list[str] | None, said: int
-) -> None:
-    content = records.make("JAX", kernel="jax")
-    content["training"] |= {"switches": on} if on else {}
-    told = caveats.remarks(records.load(tmp_path, content)).frame
-    assert told["remark"].str.contains("an earlier run may have compiled").sum() == said
 
 
 def test_what_differs_in_its_numbers_alone_is_one_remark(tmp_path: Path) -> None:

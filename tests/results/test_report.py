@@ -18,7 +18,6 @@ from helpers.results import (
     comparison_tables,
     conclusions,
     fairness_tables,
-    machine_tables,
     published,
     repeated_runs,
     report,
@@ -237,21 +236,6 @@ def seeds(batch: Path, **of_one: Any) -> comparison.Comparison:
             content["test"]["sample"] = str(seed) * 32
             records.save(batch / f"seed{seed}", content)
     return comparison.load([batch / f"seed{seed}" for seed in range(3)])
-
-
-def test_what_the_probe_found_stands_with_the_machine(tmp_path: Path) -> None:
-    records.save(tmp_path, records.make("PyTorch", gpu=True, self_test=records.probe()))
-    records.save(tmp_path, records.make("Keras", gpu=True))
-    reason = "environment 'mxnet' failed its self-test: a step on 2 GPUs: hung"
-    skipped = records.short("MXNet Gluon", "skipped", reason) | {
-        "self_test": records.probe(2, reason)
-    }
-    compared = records.load(tmp_path, skipped)
-    probes = machine_tables.settings(compared).frame.loc[["self-test"]]
-    right = "a training step was correct before the experiment (0:09)"
-    assert dict(zip(probes["value"], probes["runs"], strict=True)) == {right: "PyTorch"}
-    report.write(tmp_path)
-    assert reason in (tmp_path / report.MARKDOWN).read_text(encoding="utf-8")
 
 
 def test_no_repeat_is_hidden_by_the_last(tmp_path: Path) -> None:

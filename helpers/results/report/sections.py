@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from helpers.results import (
+    by_class,
     caveats,
     charts,
     comparison_tables,
@@ -96,7 +97,7 @@ def sections(compared: Comparison) -> list[Section]:
             "",
             (
                 scaling.table,
-                charts.by_class,
+                by_class.table,
                 comparison_tables.resources,
                 machine_tables.settings,
                 _article,
