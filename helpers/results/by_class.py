@@ -59,7 +59,6 @@ def limits(content: dict[str, Any]) -> list[str]:
         if row.get("reason") or row[task.metric.name] is None:
             said.setdefault(row.get("reason") or task.missing, []).append(row[task.one])
     return [
-        f"{', '.join(found[:MOST])}{f' and {more:,} more' if more > 0 else ''}: {reason}"
-        for reason, found in said.items()
-        for more in [len(found) - MOST]
+        f"{', '.join(of) if len(of) <= MOST else f'{len(of):,} {task.outputs}'}: {reason}"
+        for reason, of in said.items()
     ]

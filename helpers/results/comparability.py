@@ -23,14 +23,9 @@ MARKS = (NOT_COMPARABLE, DIFFERENT, RESUMED, BUSY, DISTURBED, APART)
 
 
 def marks(content: Mapping[str, Any]) -> tuple[str, ...]:
-    """The marks of a run whose times are not comparable with those of other runs.
+    """Why a run's times are not comparable with those of other runs; docs/report.md explains each.
 
-    *not comparable*: it failed its fairness check. *trained differently*: it did something else
-    than the recipe, as a notebook that was changed on purpose. *resumed*: it resumed from a
-    checkpoint, so the measurements cover only its last process. *GPU in use by others*: another
-    process was on its GPUs. *disturbed*: other programs used more than a tenth of its CPU devices'
-    cores. *rates disagree*: its rounds after training were far faster or slower than its epochs.
-    The marks are empty if its times are comparable.
+    Empty if they are.
     """
     found = {
         NOT_COMPARABLE: failed(content),

@@ -1,9 +1,4 @@
-"""Load the records of one or several experiments, and compare them.
-
-Everything here reads records and nothing else, so the same comparison can be made on another
-machine, years later. Tables for a reader are made with ``helpers.results.tables``, pictures in
-``helpers.results.charts``.
-"""
+"""Load the records of one or several experiments, and compare them; only records are read."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -29,15 +24,12 @@ KEPT = 4
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One run as its folder tells it; ``content`` is the record, checked.
-
-    Nothing changes in it, so what was worked out from one can be kept for it.
-    """
+    """One run; ``content`` is its record, checked. What was worked out from one is kept for it."""
 
     folder: Path
     content: dict[str, Any]
     setting: str = ""
-    """What sets it apart from other runs of its notebook that are compared: ``bf16``."""
+    """What sets it apart from other runs of its notebook: ``bf16``."""
     program: str = ""
     """What sets it apart from runs with other code: ``(code 1a2b3c4)``."""
     machine: str = ""
@@ -45,11 +37,9 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """The framework, which notebook where it has several, and its setting where these differ.
+        """Framework, notebook where it has several, setting, program, nodes.
 
-        ``PyTorch``, ``PyTorch DataParallel``, ``PyTorch bf16``; with other code the same
-        notebook is no repeat (``PyTorch (code 1a2b3c4)``). Several nodes are always said
-        (``PyTorch 2 x 4``, ``PyTorch 2 x 1 simulated``).
+        ``PyTorch DataParallel bf16``, ``PyTorch (code 1a2b3c4)``, ``PyTorch 2 x 1 simulated``.
         """
         return self._named(self.nodes)
 
@@ -117,10 +107,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The runs that are compared, in order, and what is left out.
-
-    Nothing changes in it once it is made, so what was worked out from one can be kept for it.
-    """
+    """The runs that are compared, in order. What was worked out from one is kept for it."""
 
     entries: tuple[Entry, ...]
     left_out: tuple[str, ...]

@@ -6,7 +6,7 @@ from typing import Any
 from helpers.fairness import check_results
 from helpers.results import run_sets
 from helpers.results.comparison import Comparison, Entry
-from helpers.results.tables import Cell, Row, Table, table
+from helpers.results.tables import ABSENT, Cell, Row, Table, table
 
 NOT_CHECKED = "not checked"
 _WORST = ("fail", "different", "expected", NOT_CHECKED)
@@ -34,12 +34,17 @@ def not_passed(compared: Comparison) -> Table:
     for (verdict, reason, _), those in sorted(
         found.items(), key=lambda item: _WORST.index(item[0][0])
     ):
+        worst = max((check for _, check in those), key=lambda check: check["difference"] or 0.0)
         cells: dict[str, Cell | str] = {
             "verdict": Cell(check_results.shown(verdict), tone=_TONES.get(verdict, "other")),
             "runs": run_sets.named((entry for entry, _ in those), checked),
-            **_sizes([check for _, check in those]),
+            "largest difference": ABSENT,
             "reason": reason,
         }
+        if (value := worst["difference"]) is not None:
+            limit = "" if worst["threshold"] is None else f"limit {worst['threshold']:.0e}"
+            form = "{:.1e}".format if value else str
+            cells["largest difference"] = Cell(value, form, note=limit)
         rows.append(("; ".join(dict.fromkeys(check["check"] for _, check in those)), cells))
     return table("Differences, and checks not made", "check", rows)
 
@@ -57,12 +62,3 @@ def _checks(compared: Comparison) -> Iterator[tuple[Entry, Check]]:
     for entry in compared.entries:
         for check in entry.content.get("fairness", {}).get("checks", []):
             yield entry, check
-
-
-def _sizes(checks: list[Check]) -> Row:
-    """The largest difference of these checks with its limit, as far as they have them."""
-    worst = max(checks, key=lambda check: check["difference"] or 0.0)
-    if (value := worst["difference"]) is None:
-        return {}
-    limit = "" if worst["threshold"] is None else f"limit {worst['threshold']:.0e}"
-    return {"largest difference": Cell(value, "{:.1e}".format if value else str, note=limit)}

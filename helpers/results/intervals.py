@@ -1,8 +1,8 @@
 """Compute means, ratios and times to a target with intervals, for the studies' sentences.
 
 All intervals are at 95 %, over runs or rounds that took turns: Student's t of means, order
-statistics of medians. They hold chance in
-weights, order and the machine's wandering, not the choice of images, network or machine.
+statistics of medians. They hold chance in weights, order and the machine's wandering, not the
+choice of images, network or machine.
 """
 
 import math

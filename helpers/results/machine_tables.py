@@ -60,7 +60,7 @@ def _gpus(content: Content) -> str:
 
 def _data(content: Content) -> str:
     if (data := content.get("data")) is None:
-        return "-"
+        return ""
     images = data["images"]
     said = (
         f"{data['kind']}, {data['pixels']} px, "
@@ -78,11 +78,6 @@ def _recipe(content: Content) -> str:
     return f"{recipe['name']}, {recipe['crop']} px, {epochs}, {recipe['precision']}"
 
 
-def _weights(content: Content) -> str:
-    found = content.get("weights")
-    return "-" if found is None else f"{found['source']}, {found['sha256'][:12]}"
-
-
 MACHINE: dict[str, Callable[[Content], str]] = {
     "machine": lambda c: "; ".join(comparability.hosts_of(c)),
     "CPU": lambda c: f"{c['hardware']['cpu']}, {c['hardware']['cores']} logical cores",
@@ -98,7 +93,9 @@ SETTINGS: dict[str, Callable[[Content], str]] = {
     "global batch": lambda c: str(c["recipe"]["global_batch_size"]),
     "learning rate": lambda c: f"{c['recipe']['scaled_learning_rate']:g}",
     "data": _data,
-    "initial weights": _weights,
+    "initial weights": lambda c: (
+        f"{c['weights']['source']}, {c['weights']['sha256'][:12]}" if "weights" in c else ""
+    ),
     "commit": lambda c: str(c["run"].get("commit") or "unknown"),
     "versions": lambda c: ", ".join(
         f"{name} {version}" for name, version in sorted(c["framework"]["versions"].items())

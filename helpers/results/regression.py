@@ -120,22 +120,17 @@ def check(old: str | Path, new: str | Path = "latest") -> int:
         tasks = " and ".join(f"{_named(side)} is of the task {side.task.name}" for side in sides)
         raise UserError(f"{tasks}: runs of different tasks cannot be compared")
     found, causes = compare(*sides), changed(*sides)
-    say(f"{_named(sides[1])} against {_named(sides[0])}\n")
     header = ["Run", "Figure", "Old", "New", "Change", "Allowed", "Verdict"]
-    say(
-        terminal.table(
-            header, [_texts(row, sides[1].task.metric) for row in found.to_dict("records")]
-        )
-    )
-    for line in causes:
-        say(line)
+    texts = [_texts(row, sides[1].task.metric) for row in found.to_dict("records")]
     moved = found[found["verdict"] != "same"]
-    if moved.empty:
-        say(f"\nNo result changed beyond the spread: {len(found)} figures.")
-        return 0
     runs = len(moved[_RUN].drop_duplicates())
-    say(f"\n{len(moved)} of {len(found)} results changed, in {runs} run{'s' * (runs > 1)}.")
-    return 1
+    said = f"No result changed beyond the spread: {len(found)} figures."
+    if runs:
+        said = f"{len(moved)} of {len(found)} results changed, in {runs} run{'s' * (runs > 1)}."
+    table = terminal.table(header, texts)
+    names = f"{_named(sides[1])} against {_named(sides[0])}\n"
+    say("\n".join([names, table, *causes, f"\n{said}"]))
+    return int(runs > 0)
 
 
 def _texts(row: dict[Any, Any], metric: Metric) -> list[str]:

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 
 from helpers.results.comparison import Entry, devices
 
-EVERY = "every run"
-
 
 def named(runs: Iterable[Entry], of: Sequence[Entry]) -> str:
     """``runs`` in words, as a part of the runs ``of``.
@@ -15,12 +13,12 @@ def named(runs: Iterable[Entry], of: Sequence[Entry]) -> str:
     """
     chosen, every = _by_label(runs), _by_label(of)
     if chosen == every and sum(map(len, every.values())) > 1:
-        return EVERY
+        return "every run"
     counts = {count for found in chosen.values() for count in found.values()}
     if len(counts) == 1 and len(chosen) > 1:
         (count,) = counts
         if chosen == _by_label(entry for entry in of if entry.devices == count):
-            return EVERY if count is None else f"{EVERY} on {devices(count)}"
+            return "every run" if count is None else f"every run on {devices(count)}"
     whole = [label for label, found in chosen.items() if found == every[label]]
     single = [run for label, found in chosen.items() if label not in whole for run in found]
     return "; ".join(filter(None, [", ".join(whole), *single]))

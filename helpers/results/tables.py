@@ -150,9 +150,6 @@ class Table:
     def _repr_html_(self) -> str:
         return self.frame.to_html(notebook=True)
 
-    def __repr__(self) -> str:
-        return self.frame.to_string()
-
     def places(self, column: int, cell: Cell) -> tuple[float, float, float] | None:
         """Where a drawn cell's minimum, value and maximum are, in percent of the column's most."""
         if self.columns[column] not in self.drawn or cell.number is None:

@@ -163,7 +163,7 @@ def test_batches_of_different_tasks_are_refused_in_one_line(
     assert not list(tmp_path.glob("*/report*")) and not list(tmp_path.glob("*/csv"))
     assert main(["diff", str(tmp_path / "xrays"), str(tmp_path / "cars")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "xrays is of the task multilabel and cars of multiclass" in line
+    assert "xrays is of the task multilabel and cars is of the task multiclass" in line
 
 
 def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_left_out(

@@ -1,7 +1,4 @@
-"""Draw the charts of the comparison for the report.
-
-Each function takes a comparison and returns a chart, or None where there is nothing to draw.
-"""
+"""Draw the report's charts; each function returns a chart, or None with nothing to draw."""
 
 from helpers.results.charts.learning import curves
 from helpers.results.charts.scaling import scaling

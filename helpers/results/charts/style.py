@@ -1,10 +1,8 @@
 """A chart with its title and description, and the same looks of a framework in all of them.
 
 Framework colours are Okabe and Ito's (https://jfly.uni-koeln.de/color/), which colour-blind
-people can distinguish, and a violet darker than any of them. A framework has the same colour,
-marker and place in every chart. A second notebook of the same framework keeps its colour and gets
-broken lines or hatched bars. Ink and grid are gpumon's light theme; the report maps each of these
-colours to its dark twin.
+people can distinguish. A second notebook of a framework keeps its colour and marker and gets broken
+lines. The report maps each of these colours to its dark twin.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

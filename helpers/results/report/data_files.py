@@ -22,8 +22,6 @@ from helpers.results.repeated_runs import summarise
 from helpers.results.report.sections import title
 from helpers.results.runs import frame
 
-VERSION = 3
-
 
 def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     """The files by name, also those that would hold nothing. Numbers are not rounded.
@@ -98,7 +96,7 @@ def as_json(compared: Comparison) -> str:
         if not frame.empty
     }
     found: dict[str, Any] = {
-        "report": VERSION,
+        "report": 3,
         "title": title(compared),
         "headline": conclusions.headline(compared),
         "answers": [

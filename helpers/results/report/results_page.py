@@ -37,15 +37,12 @@ class Collected(NamedTuple):
     def headline(self) -> str:
         """``12 runs of 5 machines, with 2 records left out.``"""
         entries = [entry for compared in self.compared for entry in compared.entries]
-        runs, machines, others = (
-            f"{count} {what}{'s' * (count != 1)}"
-            for what, count in {
-                "run": len(entries),
-                "machine": len({entry.machine for entry in entries}),
-                "record": len(self.left_out),
-            }.items()
+        runs, machines = len(entries), len({entry.machine for entry in entries})
+        left = len(self.left_out)
+        return (
+            f"{runs} run{'s' * (runs != 1)} of {machines} machine{'s' * (machines != 1)}, "
+            f"with {left} record{'s' * (left != 1)} left out."
         )
-        return f"{runs} of {machines}, with {others} left out."
 
 
 def collect(folders: Sequence[str | Path]) -> Collected:
