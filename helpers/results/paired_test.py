@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from helpers.record.tasks import Metric
+from helpers.record.tasks import Metric, capital
 from helpers.results import intervals
 from helpers.results.comparability import DIFFERENT, NOT_COMPARABLE
 from helpers.results.comparison import Comparison, Entry
@@ -68,7 +68,7 @@ def sentence(compared: Comparison) -> str:
         if verdict in ("higher", "lower")
     }
     said = "; ".join(who.values()) or f"{ALIKE} from that of {found['reference'].iloc[0]}"
-    return f"{compared.task.metric.whole} on the same test images, {said} (paired.csv)."
+    return f"{capital(compared.task.metric.whole)}, on the same test images: {said} (paired.csv)."
 
 
 def reference(compared: Comparison) -> str | None:
