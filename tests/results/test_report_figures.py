@@ -80,26 +80,6 @@ class Tables(HTMLParser):
             self._text.append(data)
 
 
-def _joined(texts: list[str]) -> str:
-    return (
-        " ".join("".join(texts).split()).replace("( ", "(").replace("(", " (", 1).replace("  ", " ")
-    )
-
-
-def page_tables(page: str) -> dict[str, list[list[str]]]:
-    """By caption the rows, the head as the first."""
-    parser = Tables()
-    parser.feed(page)
-    found: dict[str, list[list[str]]] = {}
-    for caption, rows in parser.found.items():
-        flat = [[text for text, span in row for _ in range(span)] for row in rows]
-        if any(span > 1 for _, span in rows[0]):
-            tops, names, *rest = flat
-            flat = [[f"{top} {name}".strip() for top, name in zip(tops, names, strict=True)], *rest]
-        found[caption] = flat
-    return found
-
-
 def markdown_tables(text: str) -> dict[str, list[list[str]]]:
     """By heading the rows, the head as the first."""
     found: dict[str, list[list[str]]] = {}
@@ -127,7 +107,7 @@ def test_the_main_tables_are_the_records(batch: tuple[Path, list[Record]]) -> No
     folder, made = batch
     wanted = expected(made)
     markdown = markdown_tables((folder / report.MARKDOWN).read_text())
-    for tables in (markdown, page_tables((folder / report.HTML).read_text())):
+    for tables in (markdown, Tables((folder / report.HTML).read_text()).found):
         shown = [as_cells(name, tables[name]) for name in {table for table, _, _ in wanted}]
         found = {where: text for cells in shown for where, text in cells.items()}
         assert {where: found[where] for where in wanted} == wanted
