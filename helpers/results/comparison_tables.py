@@ -105,16 +105,10 @@ def resources(compared: Comparison) -> Table:
         "peak memory of a device (GiB)": ("peak_bytes", short_number, 2.0**30),
         f"first step ({unit})": ("first_step_seconds", clock, 1.0),
     }
-    rows = [
-        (
-            of_row(row),
-            {
-                head: ranged(row, figure, form, divisor, missing=ABSENT)
-                for head, (figure, form, divisor) in heads.items()
-            },
-        )
-        for row in found.to_dict("records")
-    ]
+    rows = []
+    for row in found.to_dict("records"):
+        cells = {head: ranged(row, *of, missing=ABSENT) for head, of in heads.items()}
+        rows.append((of_row(row), cells))
     return tables.table(
         "Energy, memory and the first step",
         "run",

@@ -130,7 +130,7 @@ def _properties(
 ) -> Table:
     """Repeats that differ, as those of several seeds do, have all their values in one."""
     entries = [entry for entry in compared.entries if "hardware" in entry.content]
-    rows = []
+    rows: list[tuple[str, dict[str, str]]] = []
     for what, get in properties.items():
         values: dict[str, dict[str, None]] = {}
         for entry in entries:
@@ -139,6 +139,8 @@ def _properties(
         for value in dict.fromkeys(filter(None, said.values())):
             runs = run_sets.named((e for e in entries if said[e.run] == value), entries)
             rows.append((what, {"value": value, "runs": runs}))
+    if len({row["runs"] for _, row in rows}) == 1:
+        rows = [(what, {"value": row["value"]}) for what, row in rows]
     return table(title, "what", rows)
 
 
