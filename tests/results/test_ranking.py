@@ -68,16 +68,6 @@ def test_cpu_devices_with_cores_of_their_own_are_ranked(tmp_path: Path) -> None:
     assert "not ranked" not in text and "share cores" not in text
 
 
-def test_loader_workers_elsewhere_are_no_repeats(tmp_path: Path) -> None:
-    runs = [records.make("PyTorch", 1, cores=2) for _ in range(2)]
-    for content, place in zip(runs, ("device", "own"), strict=True):
-        content["recipe"]["loader_cores"] = place
-    assert {entry.label for entry in load(tmp_path, runs).entries} == {
-        "PyTorch workers on its cores",
-        "PyTorch workers on cores of their own",
-    }
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
