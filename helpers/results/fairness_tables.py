@@ -10,7 +10,6 @@ from helpers.results.tables import ABSENT, Cell, Row, Table, table
 
 NOT_CHECKED = "not checked"
 _WORST = ("fail", "different", "expected", NOT_CHECKED)
-"""The verdicts of which a reader wants to know, in this order."""
 _TONES = {"pass": "good", "fail": "bad"}
 Check = dict[str, Any]
 
@@ -55,7 +54,9 @@ def passed(compared: Comparison) -> str:
     for _, check in _checks(compared):
         verdicts.setdefault(check["check"], set()).add(check["verdict"])
     count = sum(found == {"pass"} for found in verdicts.values())
-    return f"{count} checks passed in every run; fairness.csv has each." if verdicts else ""
+    reference = "compares what each run used and computed with one float64 reference"
+    said = f"The fairness check {reference}: {count} rows passed in every run (fairness.csv)."
+    return said * bool(verdicts)
 
 
 def _checks(compared: Comparison) -> Iterator[tuple[Entry, Check]]:
