@@ -47,14 +47,15 @@ OF_HOST = {
 READERS = ("pass", "trace.summary()", "trace.plot()._repr_png_()", "trace.html()",
            "trace.export(sys.argv[1] + '.csv')")  # fmt: skip
 PROGRAM = """
-import json, resource, sys, time
+import json, re, sys, time
 import gpumon
 started = time.perf_counter()
 trace = gpumon.read(sys.argv[1])
 opened = time.perf_counter() - started
 {call}
 figures = dict(opened=opened, seconds=time.perf_counter() - started, core=time.process_time())
-figures["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+status = open("/proc/self/status").read()
+figures["megabytes"] = int(re.findall(r"VmHWM:\\s+(\\d+)", status)[0]) / 1024
 print(json.dumps({{"figure": {call!r}}} | {{name: round(x, 2) for name, x in figures.items()}}))
 """
 

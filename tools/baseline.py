@@ -54,7 +54,7 @@ def lab(program: str) -> Path:
 def mutants() -> Iterator[dict[str, str]]:
     """How many changes of each module of the fairness check the tests notice."""
     for module in mutation.TESTS:
-        done = run([lab("python"), mutation.__file__, "--all", module])
+        done = run([lab("python"), mutation.__file__, module])
         row = re.search(rf"^{module} +(\d+) +(\d+) ", done.stdout, re.M)
         surprises = done.stdout.count("SURVIVED")
         yield {module: f"{row[2]} of {row[1]}, {surprises} not listed" if row else "no result"}

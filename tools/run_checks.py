@@ -184,15 +184,13 @@ def long_parts() -> dict[str, Part]:
     files: dict[str, list[str]] = {}
     for _, file in kernel_files():
         files.setdefault(kernel_of(file), []).append(file)
-    mutation = "tests/mutation"
     notebooks = ("pytest", "--nbmake", "--durations=0", "notebooks", STUDY_TESTS, RECORDS)
     slow = {place: ("lab", [place]) for place in APART if place not in LATER} | {
         kernel: (kernel, places) for kernel, places in files.items()
     }
     every = ("-m", "slow or not slow")
     return {
-        "mutants": Part("lab", ("python", f"{mutation}/mutants.py", "--all")),
-        "notebook_mutants": Part("lab", ("python", f"{mutation}/notebook_mutants.py", "--all")),
+        "mutants": Part("lab", ("python", "tests/mutation/mutants.py")),
         "notebooks": Part("lab", notebooks),
         **{name: Part(of, ("pytest", *at, "-m", "slow")) for name, (of, at) in slow.items()},
         **{place: Part(kernel_of(place), ("pytest", place, *every)) for place in LATER},

@@ -1,10 +1,10 @@
 """Studies that have devices, executed on one and on two: `make test` runs each on what there is."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
+import executed_batch
 import pytest
 
 from helpers import paths
@@ -17,12 +17,8 @@ def execute(study: str, folder: Path, **parameters: Any) -> str:
     small = next(c["metadata"]["nbmake"]["mock"] for c in cells if "nbmake" in c["metadata"])
     given = folder / "parameters.yaml"
     given.write_text(json.dumps(small | parameters), encoding="utf-8")  # JSON is YAML
-    papermill: list[str | Path] = [paths.VENVS / "lab" / "bin" / "papermill", "-f", given]
-    papermill += ["--no-progress-bar", "--cwd", paths.NOTEBOOKS]
-    done = subprocess.run(
-        [*papermill, notebook, folder / "out.ipynb"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    words: list[str | Path] = ["-f", given, "--no-progress-bar", "--cwd", paths.NOTEBOOKS]
+    executed_batch.in_lab("papermill", *words, notebook, folder / "out.ipynb")
     executed = json.loads((folder / "out.ipynb").read_text(encoding="utf-8"))
     found = [out for cell in executed["cells"] for out in cell.get("outputs", [])]
     return "".join("".join(out["text"]) for out in found if out["output_type"] == "stream")

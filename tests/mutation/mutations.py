@@ -65,18 +65,16 @@ class Mutant:
 @cache
 def mutants(module: str) -> list[Mutant]:
     """Every mutant of ``helpers.<module>``, in the order of its lines."""
-    return [*mutants_of(module, (ROOT / path_of(module)).read_text(encoding="utf-8"))]
-
-
-def mutants_of(module: str, source: str) -> Iterator[Mutant]:
-    """Every mutant of a text of Python, in the order of its lines."""
-    tree, lines = ast.parse(source), source.splitlines()
+    source = (ROOT / path_of(module)).read_text(encoding="utf-8")
+    tree, lines, found = ast.parse(source), source.splitlines(), []
     for node, put in places(tree):
         for new, change in changes(node):
             put(new)
             number = node.lineno  # type: ignore[attr-defined]
-            yield Mutant(module, number, lines[number - 1].strip(), change, ast.unparse(tree))
+            line = lines[number - 1].strip()
+            found.append(Mutant(module, number, line, change, ast.unparse(tree)))
         put(node)
+    return found
 
 
 def places(parent: ast.AST) -> Iterator[tuple[ast.AST, Callable[[ast.AST], None]]]:
