@@ -16,8 +16,7 @@ from typing import Literal
 import numpy as np
 
 from data_prep.errors import DataError
-from data_prep.groups import shared_groups
-from data_prep.split import PARTS, split_groups
+from data_prep.split import PARTS, shared_groups, split_groups
 
 #: Labels of a finding that the reader of the image was unsure of, and of a finding without label.
 UNCERTAIN, MISSING = -1, -2

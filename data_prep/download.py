@@ -1,4 +1,4 @@
-"""Know the addresses of the NIH's files, and download one over an unreliable connection."""
+"""Know the addresses of the NIH's files, download one, and read an archive."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import json
 import os
 import re
 import ssl
+import tarfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import requests
@@ -21,6 +22,13 @@ import urllib3
 from data_prep.errors import DataError
 from data_prep.files import DISK_FULL_ERRORS, open_regular, read_json, sync_file
 
+try:
+    from isal import igzip as gzip
+except ImportError:  # the standard library gives the same bytes, more slowly
+    import gzip  # type: ignore[no-redef]
+
+#: The NIH's largest image has about 1.2 MB.
+MAX_MEMBER_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 20
 TIMEOUT = 60.0
 """Seconds without a byte after which a connection counts as broken."""
@@ -224,3 +232,44 @@ def md5_of(file: Path) -> str:
     with open_regular(file) as data:
         found = hashlib.file_digest(data, "md5")  # type: ignore[arg-type]
     return found.hexdigest()
+
+
+def iterate_members(
+    archive: str | os.PathLike[str], wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield bare name and bytes of each file of a .tar or .tar.gz whose bare name is `wanted`.
+
+    Memory holds one file at a time. Links, devices and all other members are skipped. Raises
+    `DataError`, naming the archive, if it is missing or damaged, or if a file is too large.
+    """
+    archive = Path(archive)
+    try:
+        with open_regular(archive) as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            stream: Any = gzip.open(file) if packed else file  # noqa: SIM115
+            with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20) as members:
+                for member in members:
+                    members.members = []  # type: ignore[attr-defined]  # tarfile keeps every header otherwise
+                    name = member.name.rpartition("/")[2]
+                    if not member.isreg() or not wanted(name):
+                        continue
+                    if not 0 <= member.size <= MAX_MEMBER_BYTES:
+                        raise DataError(f"{archive}: {name} has {member.size:,} bytes, too many")
+                    data = members.extractfile(member)
+                    assert data is not None  # a regular file
+                    yield name, data.read()
+            while packed and stream.read(1 << 20):  # to gzip's checksum at the end
+                pass
+    except FileNotFoundError:
+        raise DataError(
+            f"{archive}: the archive is missing; check the path or download it"
+        ) from None
+    except DataError:
+        raise
+    except Exception as error:
+        # On damaged headers tarfile raises ValueError, KeyError, RecursionError and more.
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(
+            f"{archive}: damaged or cut short ({text}); remove it and download it again"
+        ) from None

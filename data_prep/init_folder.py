@@ -12,11 +12,11 @@ from typing import Any
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError, count_text, printable
 from data_prep.files import write_atomic
-from data_prep.groups import patients_in_paths
 from data_prep.layouts import Recognised, image_files, recognise
 from data_prep.readers import load_catalog
 from data_prep.readers.column_mapping import MAPPING_FILE
 from data_prep.readers.path_safety import is_utf8
+from data_prep.split import patients_in_paths
 
 RECIPE_FILE = "recipe.toml"
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data_prep.errors import DataError
-from data_prep.groups import patients_in_paths
 from data_prep.image_decoding import IMAGE_EXTENSIONS
 from data_prep.published_layouts import LAYOUTS, Layout
 from data_prep.readers import load_catalog, table
@@ -27,7 +26,7 @@ from data_prep.readers.path_safety import (
     near_file,
     same_form,
 )
-from data_prep.split import PARTS
+from data_prep.split import PARTS, patients_in_paths
 
 #: Label files are searched in the folder and one level below.
 LABEL_PATTERNS = ("*.csv", "*.csv.gz", "*/*.csv", "*/*.csv.gz")

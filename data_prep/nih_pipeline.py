@@ -25,8 +25,14 @@ from typing import Any
 from tqdm import tqdm
 
 from data_prep import manifest
-from data_prep.archive import iterate_members
-from data_prep.download import ArchiveSources, RemoteFile, download, md5_of, nih_sources
+from data_prep.download import (
+    ArchiveSources,
+    RemoteFile,
+    download,
+    iterate_members,
+    md5_of,
+    nih_sources,
+)
 from data_prep.errors import DataError
 from data_prep.files import (
     exclusive_lock,

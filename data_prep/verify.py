@@ -29,14 +29,13 @@ from data_prep.catalog import (
 from data_prep.errors import DataError, count_text, printable
 from data_prep.files import map_in_processes
 from data_prep.folder_state import is_packed, open_array, read_prepared
-from data_prep.groups import describe_groups
 from data_prep.image_decoding import ONE_LEVEL, note_levels, note_texts
 from data_prep.manifest import MANIFEST, Row
 from data_prep.prepared_folder import text_without_path
 from data_prep.readers import catalog_reader as sources
 from data_prep.readers import labels_csv, load_catalog, nih
 from data_prep.readers.nih_labels import finding_counts, published_counts
-from data_prep.split import PARTS
+from data_prep.split import PARTS, describe_groups
 
 BATCH = 32
 

@@ -16,10 +16,9 @@ import data_prep
 from data_prep import folder_state
 from data_prep.catalog import part_notes
 from data_prep.files import read_json
-from data_prep.groups import describe_groups
 from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader, to_channels
-from data_prep.split import PARTS
+from data_prep.split import PARTS, describe_groups
 from helpers.errors import UserError
 from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, ScaledRecipe, custom_code
 from helpers.record import run_identity, tasks

@@ -82,16 +82,6 @@ SETS = {
         "RSNA Pneumonia, 3 images, 1 finding (Target)",
         [[1], [0], [0]],
     ),
-    "vindr-kaggle": Set(
-        {
-            "train.csv": f"{VINDR}\na1,No finding,14,R1,,,,\na1,ILD,5,R2,1,1,2,2\n"
-            "a2,No finding,14,R1,,,,\na3,Nodule/Mass,8,R3,1,1,2,2\n",
-            "sample_submission.csv": "image_id,PredictionString\nb1,14 1 0 0 1 1\n",
-        },
-        three("train/a{}.dicom"),
-        [],
-        "VinDr-CXR of Kaggle, 3 images, 14 findings",
-    ),
     "vindr": Set(
         {
             "annotations/image_labels_train.csv": "image_id,rad_id,Aortic enlargement,ILD,"
@@ -134,27 +124,11 @@ SETS = {
         ["MEL", "NV", "BCC"],
         "every image is a group, the published split",
     ),
-    "isic-2020": Set(
-        {
-            "train.csv": "image_name,patient_id,diagnosis,benign_malignant,target\n"
-            "I1,P1,unknown,benign,0\nI2,P2,melanoma,malignant,1\nI3,P2,unknown,benign,0\n"
-        },
-        three("jpeg/train/I{}.jpg"),
-        ["benign", "malignant"],
-        "ISIC 2020, 3 images, 2 classes",
-    ),
     "table": Set(
         {"labels.csv": "id,breed\na1,pug\na2,boxer\na3,pug\n", "notes.csv": "id,who\nx,y\n"},
         three("train/a{}.jpg"),
         ["boxer", "pug"],
         "labels.csv with classes in the column 'breed', 3 images, 2 classes (boxer, pug)",
-        [1, 0, 1],
-    ),
-    "table-of-several-columns": Set(
-        {"birds.csv": "1,file,label,width\n1,t/1.jpg,owl,9\n2,t/2.jpg,emu,9\n3,u/3.jpg,owl,9\n"},
-        ["t/1.jpg", "t/2.jpg", "u/3.jpg"],
-        ["emu", "owl"],
-        "birds.csv with classes in the column 'label'",
         [1, 0, 1],
     ),
     "own-cut-of-chexpert": Set(
@@ -181,12 +155,6 @@ SETS = {
         ["x", "y"],
         "labels.csv with a column per finding, 3 images, 2 findings (x, y), 2 groups",
         [[1, 0], [0, 1], [0, 0]],
-    ),
-    "folders": Set(
-        {},
-        ["cat/1.jpg", "cat/2.jpg", "dog/1.jpg"],
-        ["cat", "dog"],
-        "3 images, 2 classes (cat, dog)",
     ),
     "parts": Set(
         {},
