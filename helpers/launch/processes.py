@@ -44,8 +44,3 @@ def lives(process: int) -> bool:
         return False
     except psutil.AccessDenied:
         return True
-
-
-def named(said: Mapping[str, Any]) -> str:
-    """``process 4711 on node2``."""
-    return f"process {said['process']} on {said['host']}"

@@ -42,8 +42,8 @@ def read(path: Path) -> Record:
     content: Record = _printable(json_files.read(path))
     check(content, path)
     if content["state"] == "running" and not (alive := processes.runs(content["run"])):
-        who = processes.named(content["run"])
-        content["reason"] = f"{who}: this host cannot find out if it still runs"
+        process, host = content["run"]["process"], content["run"]["host"]
+        content["reason"] = f"process {process} on {host}: this host cannot tell if it still runs"
         if alive is not None:
             content["state"] = "interrupted"
             content["reason"] = "the process was killed before the run was finished"

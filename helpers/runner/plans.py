@@ -90,6 +90,11 @@ class PlannedRun:
         return name + (f"-{self.variant}" if self.variant else "")
 
     @property
+    def self_test(self) -> str:
+        """The name of the self-test of its environment on its devices."""
+        return device_helpers.run_name(f"self-test-{self.kernel}", self.devices)
+
+    @property
     def title(self) -> str:
         apart = f", {self.variant.replace('-', ' ')}" if self.variant else ""
         each = " each" if self.nodes > 1 else ""

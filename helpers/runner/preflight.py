@@ -9,7 +9,6 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from helpers import paths, terminal
 from helpers.errors import UserError
@@ -184,7 +183,7 @@ def test_environments(experiment: Experiment, warn: Callable[[str], None]) -> No
     A resumed experiment tests what is still to run: the driver may have changed in the meantime.
     """
     for run in experiment.runs:
-        known = run.kernel not in NOTEBOOKS or _key(run) in experiment.self_tests
+        known = run.kernel not in NOTEBOOKS or run.self_test in experiment.self_tests
         if known or experiment.is_finished(run):
             continue
         gpus = devices.visible()[: run.devices]
@@ -193,35 +192,7 @@ def test_environments(experiment: Experiment, warn: Callable[[str], None]) -> No
         on = devices.Devices("gpu", tuple(gpu.name for gpu in gpus))
         if capabilities.compiles_first(run.kernel, gpus):
             terminal.say(f"Testing {run.kernel}, for minutes this time, to compile GPU code")
-        found = self_test.test(run.kernel, on, gpus, log=experiment.folder / _log(run))
-        experiment.self_tests[_key(run)] = found
+        log = experiment.folder / f"{run.self_test}.log"
+        found = experiment.self_tests[run.self_test] = self_test.test(run.kernel, on, gpus, log=log)
         if found.reason is not None:
-            warn(_failed(run, found))
-
-
-def failed_test(experiment: Experiment, run: PlannedRun) -> str | None:
-    """Why a run is skipped whose environment failed its self-test; None otherwise."""
-    found = experiment.self_tests.get(_key(run))
-    return None if found is None or found.reason is None else _failed(run, found)
-
-
-def test_record(experiment: Experiment, run: PlannedRun) -> dict[str, Any]:
-    """The record's section ``self_test``, as a dictionary to merge; {} if no self-test ran."""
-    found = experiment.self_tests.get(_key(run))
-    return {} if found is None else {"self_test": found.as_record()}
-
-
-def _failed(run: PlannedRun, found: self_test.Outcome) -> str:
-    return (
-        f"environment '{run.kernel}' failed its self-test: {found.reason} "
-        f"({_log(run)} has the details)"
-    )
-
-
-def _log(run: PlannedRun) -> str:
-    return f"{_key(run)}.log"
-
-
-def _key(run: PlannedRun) -> str:
-    """The name of a self-test, which runs in the same environment on the same devices share."""
-    return devices.run_name(f"self-test-{run.kernel}", run.devices)
+            warn(found.in_words)

@@ -136,9 +136,12 @@ def _one(experiment: Experiment, run: PlannedRun, shown: Board) -> None:
     folder = experiment.folder_of(run)
     kernel_processes.end_left(folder)
     resumes = _clear(folder)
-    said = preflight.test_record(experiment, run)
+    tested = experiment.self_tests.get(run.self_test)
+    said = {"self_test": tested.as_record()} if tested else {}
     problem = preflight.why_skipped(experiment.plan, run)
-    if problem := problem or preflight.failed_test(experiment, run):
+    if tested and tested.reason is not None:
+        problem = problem or tested.in_words
+    if problem:
         _settle(experiment, run, "skipped", problem, said)
         return
     gpus = preflight.gpus_here(experiment.plan, run)

@@ -50,7 +50,9 @@ def chosen(notebooks: Sequence[str], frameworks: Sequence[str]) -> list[Offer]:
         wanted.append(Offer(name, *known[name]))
     offers = _all(known)
     for asked in frameworks:
-        found = [offer for offer in offers if _is_named(offer.word, asked)]
+        # ``mxnet``, ``gluon`` and ``mxnet gluon`` name ``MXNet Gluon``.
+        words = [(offer, offer.word.casefold()) for offer in offers]
+        found = [offer for offer, word in words if asked.casefold() in (word, *word.split())]
         if not found:
             names = dict.fromkeys(offer.row.word if offer.row else offer.word for offer in offers)
             raise UserError(unknown("framework", asked, names))
@@ -99,20 +101,10 @@ def check_parameters_cell(notebook: str) -> None:
 
 
 def _all(known: Mapping[str, tuple[str, str]]) -> list[Offer]:
-    """Each notebook in its own kernel, whichever that is here, and in those of its other rows.
-
-    Copies are left out: notebooks without a row of a framework whose own notebook is there, too.
-    """
+    """All but copies: notebooks without a row of a framework whose own notebook is there, too."""
     there = {row.framework for row in ROWS if row.notebook in known}
     return [
         Offer(name, framework, kernel)
-        for name, (framework, own) in known.items()
+        for name, (framework, kernel) in known.items()
         if rows_of(name) or framework not in there
-        for kernel in dict.fromkeys([own, *(row.kernel for row in rows_of(name)[1:])])
     ]
-
-
-def _is_named(framework: str, asked: str) -> bool:
-    """Whether ``mxnet``, ``gluon`` or ``mxnet gluon`` names ``MXNet Gluon``."""
-    name = framework.casefold()
-    return asked.casefold() in (name, *name.split())

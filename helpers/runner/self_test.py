@@ -40,6 +40,13 @@ class Outcome:
     """Why it failed, in one line; None where everything works."""
     versions: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def in_words(self) -> str:
+        """How it failed, for whose runs are skipped."""
+        log = devices.run_name(f"self-test-{self.kernel}", self.devices.count)
+        why = f"environment '{self.kernel}' failed its self-test: {self.reason}"
+        return f"{why} ({log}.log has the details)"
+
     def as_record(self) -> dict[str, Any]:
         """The record's section ``self_test``."""
         return {
