@@ -12,7 +12,7 @@ ONE_DEVICE = {
 
 
 @pytest.mark.parametrize("name", RECIPES)
-@pytest.mark.parametrize("devices", [1, 2, 4, 8])
+@pytest.mark.parametrize("devices", [1, 4])
 def test_linear_scaling(name: str, devices: int) -> None:
     record, (batch, rate) = lookup(name).on(devices).as_record(), ONE_DEVICE[name]
     assert record["global_batch_size"] == batch * devices
@@ -71,12 +71,6 @@ def test_unknown_names_are_refused() -> None:
         lookup("demo", epoch=3)
     with pytest.raises(UserError, match="at least one"):
         lookup("demo").on(0)
-
-
-def test_one_of_a_thing_is_singular() -> None:
-    one, two = (str(lookup("demo", epochs=n).on(n)) for n in (1, 2))
-    assert "64 images x 1 device = global batch 64" in one and "; 1 epoch; " in one
-    assert "64 images x 2 devices = global batch 128" in two and "; 2 epochs; " in two
 
 
 def test_a_schedule_says_what_the_run_ends_too_soon_for() -> None:

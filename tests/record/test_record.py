@@ -185,17 +185,6 @@ def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> Non
     assert rows["Mass"]["auc"] is not None and "not in the mean" in rows["Mass"]["reason"]
 
 
-def test_section_test_without_any_mean() -> None:
-    part = pd.DataFrame(0, index=range(4), columns=["group", *FINDINGS])
-    part.insert(0, "image", ["a", "b", "c", "d"])
-    section = record.plain(
-        record.test(records.evaluate_findings(part, np.zeros((4, 14))), 0.2, 1.0)
-    )
-    record.check(records.make(test=section))
-    assert section["mean_auc"] is section["mean_low"] is section["resamples"][0] is None
-    assert section["in_mean"] == []
-
-
 def test_energy_is_never_a_made_up_zero() -> None:
     row = {"device": "gpus", "phase": "train", "energy (J)": 50.0, "items": 100.0}
     assert record.energy(pd.DataFrame([row]))["images_per_joule"] == 2.0

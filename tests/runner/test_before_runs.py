@@ -127,24 +127,6 @@ def test_a_signal_during_a_probe_leaves_nothing_and_goes_on_stand_in(
     assert suite.states("b") == {"PyTorch_MultiGPU": "finished"}
 
 
-@pytest.mark.usefixtures("gpus")
-def test_resumed_only_what_is_still_to_run_is_probed(suite: Suite) -> None:
-    for kernel in ("pytorch", "mxnet"):
-        plant(suite.folder, kernel)
-    once = "assert (Path(run).parents[2] / 'second').exists()"
-    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH, kernel="pytorch")
-    suite.notebook(
-        "MXNet_Gluon_MultiGPU", BEGIN, once, FINISH, kernel="mxnet", framework="MXNet Gluon"
-    )
-    assert suite.compare("--name", "b") == 1
-    (suite.folder / "second").touch()
-    assert suite.compare("--name", "b") == 0
-    assert [line.split()[0] for line in probed(suite.folder)] == ["pytorch", "mxnet", "mxnet"]
-    assert "self_test" in record.read(suite.run("b", "PyTorch_MultiGPU")), (
-        "it is kept with its probe"
-    )
-
-
 def test_findings_that_no_part_can_measure_are_noted(
     suite: Suite, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,13 +37,6 @@ def test_a_plan_has_the_whole_path_and_the_digests(
     assert plans.make_plan(devices=[1]).recipe_digests == {}, "auto: each run chooses"
 
 
-def test_another_text_is_another_plan(file: Path) -> None:
-    plan = plan_of(file)
-    assert plan == plan_of(file)
-    file.write_text(f"{TEXT}{OWN}[target]\nquality_targets = [0.9]\n")
-    assert plan != plan_of(file)
-
-
 @pytest.mark.parametrize("name", ["mine.toml", "mine.py"])
 def test_a_recipe_that_was_changed_is_refused(file: Path, name: str) -> None:
     plan = plan_of(file)

@@ -150,21 +150,6 @@ def test_the_command_says_what_does_not_work(
     assert "no kernel image" in (small / "runs/.self-test/pytorch-2x.log").read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--environments", "torch"], "unknown environment 'torch': did you mean 'pytorch'?"),
-        (["--devices", "0"], "devices 0: a run needs at least one"),
-    ],
-)
-def test_bad_arguments_are_one_line(
-    words: list[str], says: str, small: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["doctor", *words]) == 2
-    error = capsys.readouterr().err
-    assert says in error and error.count("\n") == 1
-
-
 def test_the_command_on_gpus_stand_in(small: Path) -> None:
     plant(small, "pytorch")
     (small / "script").write_text(fake_nvml.machine(H100, H100))

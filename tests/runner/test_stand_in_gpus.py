@@ -211,28 +211,6 @@ def test_stand_in_a_run_sees_its_gpu_and_no_other(suite: Suite) -> None:
     assert seen["folder"] == "pytorch_MultiGPU-1x"
 
 
-def test_stand_in_a_notebook_run_by_hand_sees_what_it_wants_and_names(images: Path) -> None:
-    """CUDA by itself puts the fastest GPU first, and the driver the one on the first slot."""
-    resolve = (
-        "import os\n"
-        "from helpers.training import parameters\n"
-        "from helpers.frameworks import devices\n"
-        "how = dict(recipe='demo', run='run', data=os.environ['DATA'])\n"
-        "found = parameters.resolve('N', devices=DEVICES, **how)\n"
-    )
-    hides = resolve.replace("DEVICES", "2") + "print(found.devices.short, devices.visible())"
-    names = resolve.replace("DEVICES", "1") + (
-        "print(found.devices.names, os.environ['CUDA_DEVICE_ORDER'])"
-    )
-    data = {"DATA": str(images)}
-    hidden = data | {"CUDA_VISIBLE_DEVICES": ""}
-    tasks = [("H100", [hides], hidden), ("V100 and H100", [names], data)]
-    assert answers("from helpers.training import parameters", tasks) == [
-        ("2 CPU devices []\n", 0),
-        ("('Tesla V100-SXM2-16GB',) PCI_BUS_ID\n", 0),
-    ]
-
-
 def test_stand_in_gpus_that_cannot_be_had_are_one_line(suite: Suite) -> None:
     """Nor is anything begun where the driver does not start."""
     lay_suite(suite, pytorch="gpu")
@@ -297,13 +275,6 @@ def test_stand_in_visible_gpus() -> None:
     for (script, variable, expected), line in zip(VISIBLE, said, strict=True):
         assert line.startswith(expected), f"{variable} on {script}"
         assert line.isprintable()
-
-
-def test_stand_in_a_gpu_whose_uuid_has_no_prefix_goes_by_its_number() -> None:
-    ask = ["from helpers.frameworks.devices import *; print(cuda_names(visible()))"]
-    tasks: list[Task] = [(script, ask, {}) for script in (MACHINES["H100"], MIG, fake_nvml.JETSON)]
-    said = answers("from helpers.frameworks import devices", tasks)
-    assert said == [(f"{uuid(0)},{uuid(1)}\n", 0), (f"{mig_uuid(0)}\n", 0), ("0\n", 0)]
 
 
 # --- A driver that does not start -------------------------------------------------------------
