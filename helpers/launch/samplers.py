@@ -21,10 +21,7 @@ _CLOCKS = ExitStack()
 
 
 def of_process(folder: Path, *, live: bool) -> gpumon.Monitor | gpumon.Marker:
-    """What marks this process's phases: a monitor on its host's first rank, else a marker.
-
-    A monitor that is ``live`` draws what it samples.
-    """
+    """What marks this process's phases: a monitor on its host's first rank, else a marker."""
     here = rank_info.here()
     if here is None:
         return gpumon.Monitor(folder / TRACE, live=live)

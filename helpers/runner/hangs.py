@@ -1,8 +1,7 @@
 """Detect runs that make no progress, for example in a collective whose partner has ended.
 
-Every training step touches a file in the run's folder, at most once a second. A section of the
-record, a checkpoint and a cell's end change other files. A run in which none of these files changes
-and nothing is printed for some minutes has hung.
+Steps, sections of the record, checkpoints and cells' ends change files in the run's folder. A run
+in which no file changes and nothing is printed for some minutes has hung.
 """
 
 import os
@@ -18,8 +17,7 @@ from helpers.training.heartbeat import FILE, MOVING
 MINUTES = 30.0
 """The time without progress after which a run counts as hung."""
 EVERY_SECONDS = 1.0
-LONGEST = 200
-"""The maximum length of a line from a run, in bytes."""
+LONGEST = 200  # bytes of a line from a run
 
 
 class Stalled(Exception):
@@ -29,9 +27,8 @@ class Stalled(Exception):
 class Watch:
     """Watch a run that writes into ``folder``: call :meth:`look` often while it goes on.
 
-    ``heard`` gets each line that the run says (``heartbeat.say``), and whether it is soon replaced
-    (``heartbeat.show``). After ``minutes`` without a change, and with the same number of letters
-    ``printed``, the run counts as hung; 0: never.
+    ``heard`` gets each line that the run says (``heartbeat``), and whether it is soon replaced.
+    ``printed`` tells how many letters the run has printed.
     """
 
     def __init__(
@@ -82,11 +79,7 @@ class Watch:
             (self._folder / name).unlink(missing_ok=True)
 
     def _changes(self) -> set[tuple[str, int]]:
-        """What is printed, and when each file last changed: compared, never subtracted, for clocks
-        are set.
-
-        Not what is written on a clock, and so while a run hangs: the monitor's samples.
-        """
+        """What is printed, and when each file last changed, but for what is written on a clock."""
         found = {("", self._printed())}
         with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:

@@ -162,7 +162,7 @@ def _check_launcher(plan: Plan, run: PlannedRun) -> None:
     if why_skipped(plan, run) or not ranks.are_needed(run.notebook, run.kernel, run.nodes):
         return
     try:
-        ranks.check(order_of(plan, run), run.kernel)
+        order_of(plan, run)
     except UserError as error:
         raise UserError(f"{run.notebook}: {error}") from None
 

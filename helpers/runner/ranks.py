@@ -72,19 +72,16 @@ def _row_of(notebook: str, kernel: str) -> Row | None:
 
 
 def order(notebook: str, kernel: str, launcher: str, nodes: int, devices: int, kind: str) -> Order:
-    """Describe the ranks of a notebook on ``nodes`` nodes with ``devices`` devices each.
+    """The ranks of a notebook on so many nodes; the launcher is as ``launchers.choose`` takes it.
 
-    ``launcher`` is as ``launchers.choose`` takes it.
+    Raises:
+        UserError: the environment has no launcher.
     """
     row = _row_of(notebook, kernel)
     chosen = launchers.choose(launcher, nodes)
     each = devices if row and row.rank_a_device else 1
+    chosen.command(Path(kernel_processes.start_of(kernel)[0]), each)
     return Order(chosen, each, devices, kind, row.module if row else "")
-
-
-def check(order: Order, kernel: str) -> None:
-    """Check that an environment has the launcher of the ranks."""
-    order.launcher.command(Path(kernel_processes.start_of(kernel)[0]), order.ranks_a_node)
 
 
 def execute(

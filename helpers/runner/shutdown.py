@@ -2,10 +2,7 @@
 
 The first signal raises KeyboardInterrupt, with a line that names the signal. Later signals are
 ignored, because they could interrupt the cleanup. While a run goes on the signal is only noted, and
-the loop that waits for the run acts on it (:func:`check`).
-
-SIGUSR1, which Slurm sends before a time limit, does the same. A command that it stopped ends with
-the code of ``Stopped``.
+the loop that waits for the run acts on it (:func:`check`). Slurm sends SIGUSR1 before a time limit.
 """
 
 import signal
@@ -41,8 +38,8 @@ class _Asked:
 def in_order() -> Iterator[None]:
     """Inside, the first signal that asks to stop is acted on, and all others are ignored.
 
-    A signal that was ignored before, as under ``nohup``, stays ignored. Once a signal was acted on,
-    all others are ignored beyond the block too, so that the command can still print how it ended.
+    They are so beyond the block, so that the command can still print how it ended. A signal that
+    was ignored before, as under ``nohup``, stays ignored.
     """
     before = {n: signal.getsignal(n) for n in _SAID if signal.getsignal(n) is not signal.SIG_IGN}
     _Asked.by, _Asked.raised = None, False
