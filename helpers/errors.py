@@ -93,11 +93,6 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
             if isinstance(error, BrokenPipeError) and error.filename in (None, STDOUT):
                 return _ended(BROKEN_PIPE_EXIT_CODE)
             return _ended(2, f"error: {refusal(error)}")
-        except MemoryError:
-            return _ended(
-                2,
-                "error: out of memory; free some, or raise ulimit -v, and try again",
-            )
         except KeyboardInterrupt as asked:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)  # nothing is left but to end

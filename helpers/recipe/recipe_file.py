@@ -72,7 +72,7 @@ def read(path: str | Path) -> RecipeFile:
 
 def _tables(path: Path) -> tuple[str, Tables]:
     """A file's text, and its tables upon those of the recipe that it begins with."""
-    text, content = tables.load(path, "recipe")
+    text, content = tables.load(path)
     given: Tables = msgspec.to_builtins(tables.checked(path, content, tables.FILE))
     begun: Tables = {}
     if (name := content.get("recipe")) is not None:

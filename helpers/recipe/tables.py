@@ -109,8 +109,8 @@ def keys_of(kind: Any) -> tuple[str, ...]:
     return tuple(kind.__struct_fields__)
 
 
-def load(path: str | Path, what: str) -> tuple[str, dict[str, Any]]:
-    """The text of a TOML file, and its content.
+def load(path: str | Path) -> tuple[str, dict[str, Any]]:
+    """The text of a recipe's TOML file, and its content.
 
     Raises:
         UserError: it cannot be read, is empty, or is not TOML.
@@ -119,11 +119,11 @@ def load(path: str | Path, what: str) -> tuple[str, dict[str, Any]]:
         text = Path(path).read_text(encoding="utf-8-sig")
         content = tomllib.loads(text, parse_float=_finite)
     except OSError as error:
-        raise UserError(f"{path}: the {what} cannot be read: {error.strerror}") from None
+        raise UserError(f"{path}: the recipe cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not TOML, as a {what} is: {error}") from None
+        raise UserError(f"{path}: not TOML, as a recipe is: {error}") from None
     if not content:
-        raise UserError(f"{path}: the file is empty; docs/recipes.md lists the keys of a {what}")
+        raise UserError(f"{path}: the file is empty; docs/recipes.md lists its keys")
     return text, content
 
 

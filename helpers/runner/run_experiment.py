@@ -148,10 +148,9 @@ def _one(experiment: Experiment, run: PlannedRun, shown: Board) -> None:
     with other_gpu_processes.watched([gpu.uuid for gpu in gpus], shown.warn) as others:
         try:
             failure = _execute(experiment, run, shown, devices.cuda_names(gpus), resumes)
-        except (KeyboardInterrupt, OSError, MemoryError) as error:
+        except (KeyboardInterrupt, OSError) as error:
             reason = refusal(error) if isinstance(error, OSError) else str(error)
             with suppress(OSError):  # the disk may be full
-                reason = reason or "the runner was out of memory"
                 _settle(experiment, run, "interrupted", reason, said)
             raise
     said |= {"other_processes": others} if gpus else {}

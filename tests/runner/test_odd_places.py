@@ -13,7 +13,6 @@ import pytest
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture
 
 from helpers import paths
-from helpers.errors import exits_cleanly
 from helpers.launch import environment_variables
 from helpers.runner import experiments, hangs, plans
 
@@ -36,14 +35,6 @@ def test_a_batch_on_data_in_a_folder_with_an_odd_name_is_gone_on_with(
     again = experiments.load("b")
     assert again.plan.data == str(data)
     assert experiments.choose(plan, name="b", resume=None).resumed  # the same command goes on
-
-
-def test_out_of_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    def full() -> int:
-        raise MemoryError
-
-    assert exits_cleanly(full)() == 2
-    assert capsys.readouterr().err.startswith("error: out of memory")
 
 
 @pytest.mark.parametrize("name", ["x" * 100, "job#7"])
