@@ -24,18 +24,13 @@ def of_all(gather: Gather, rank: int, host: str, order: Mapping[str, Any]) -> Pl
         order: ``nodes`` and the ``devices`` of each, their ``kind``, the ``interface`` that the
             user named, and ``about`` the launcher.
     """
-    own: dict[str, Any] = {
-        "host": host,
-        "on": socket.gethostname(),
-        "addresses": network.addresses(),
-    }
-    own |= {"machine": {"cpus": os.cpu_count(), "gpus": devices.visible_gpus()}}
-    own |= {"ports": [network.free_port() for _ in range(2)]}
-    joined = gather(own)
+    machine = {"cpus": os.cpu_count(), "gpus": devices.visible_gpus()}
+    own = {"host": host, "on": socket.gethostname(), "addresses": network.addresses()}
+    free = [network.free_port() for _ in range(2)]
+    joined = gather({**own, "machine": machine, "ports": free})
     on = [said["on"] for said in joined]
-    found = network.common(
-        {said["on"]: said["addresses"] for said in joined}, on[0], order["interface"]
-    )
+    addresses = {said["on"]: said["addresses"] for said in joined}
+    found = network.common(addresses, on[0], order["interface"])
     where, ports = [found[machine] for machine in on], [said["ports"] for said in joined]
     interfaces = tuple(name for name, _ in where)
     virtual = order["nodes"] > 1 and len(set(on)) == 1

@@ -47,12 +47,6 @@ def join(values: MutableMapping[str, Any]) -> None:
         store.set(f"{key}-{rank}", pickle.dumps(value))
         return [pickle.loads(store.get(f"{key}-{each}")) for each in range(ranks)]
 
-    launcher = {"launcher": "torchrun", "launcher_version": version("torch")}
-    order = {
-        "nodes": ranks // here,
-        "devices": here,
-        "kind": "",
-        "interface": "",
-        "about": launcher,
-    }
+    order = {"nodes": ranks // here, "devices": here, "kind": "", "interface": ""}
+    order |= {"about": {"launcher": "torchrun", "launcher_version": version("torch")}}
     rank_info.take(place.of_all(gather, rank, socket.gethostname(), order))

@@ -40,7 +40,6 @@ class RunInfo(TypedDict):
     resumed: NotRequired[str]  # the id of the run whose checkpoint this one continued
     experiment: NotRequired[str | None]  # its folder's name
     variant: NotRequired[str | None]  # among the notebook's runs on as many devices: seed1-repeat2
-    earlier: NotRequired[list[str]]  # the results of earlier attempts at this run, in order
     finished: NotRequired[str | None]  # ISO 8601
     seconds: NotRequired[Seconds]  # in an experiment from the kernel's start to its end
     process_started: NotRequired[float]  # seconds since 1970

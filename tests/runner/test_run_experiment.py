@@ -225,17 +225,6 @@ def test_a_mistake_is_one_line_and_starts_nothing(
     assert not list(paths.RUNS.glob("[!.]*"))
 
 
-def test_bad_data_is_found_before_anything_starts(
-    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    assert suite.compare("--data", str(tmp_path)) == 2
-    assert suite.compare("--devices", "8") == 2  # 84 training images do not fill 8 x 64
-    captured = capsys.readouterr()
-    assert len(captured.err.splitlines()) == 2
-    assert not list(paths.RUNS.glob("[!.]*/*"))
-
-
 def test_dry_run_writes_nothing(suite: Suite, capsys: pytest.CaptureFixture[str]) -> None:
     suite.notebook("PyTorch_MultiGPU", kernel="missing")
     assert suite.compare("--dry-run", "--devices", "1,2") == 0
