@@ -9,7 +9,7 @@ from typing import Any
 from helpers.commands.parser import Commands, command, minutes, options
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
-from helpers.recipe import file_of
+from helpers.recipe import RECIPES, file_of
 from helpers.runner import experiments, hangs, plans, run_experiment, sweep_file
 
 CHOICES = [field.name for field in fields(plans.Choices)]
@@ -38,10 +38,10 @@ OPTIONS = {
     "what to train": {
         "--frameworks NAME,...": f"train in these frameworks: {', '.join(_WORDS)} "
         f"(default: all but the last {sum(_WORDS.values())})",
-        "--notebooks NAME,...": "run these notebooks instead of --frameworks; 'rosetta notebooks' "
-        "lists the names (default: the notebooks of --frameworks)",
-        "--recipe NAME|FILE": "train the network, images and settings of this recipe; 'rosetta "
-        "recipes' lists the names (default: chexnet on GPUs, demo on CPUs)",
+        "--notebooks NAME,...": "run these notebooks of notebooks/ instead of --frameworks "
+        "(default: the notebooks of --frameworks)",
+        "--recipe NAME|FILE": "train the network, images and settings of this recipe: "
+        f"{', '.join(RECIPES)}, or a file (default: chexnet on GPUs, demo on CPUs)",
         "--data FOLDER": "train on the images in FOLDER (default: the images prepared under "
         "data/; if there are no such images, generated images)",
     },

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 import records
 
-from helpers import paths
 from helpers.__main__ import build, main
-from helpers.recipe import RECIPES
 
 
 def test_every_command_describes_itself(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,15 +40,6 @@ def test_a_mistake_is_one_line_that_says_what_to_do(
     assert main(words) == 2
     shown = capsys.readouterr()
     assert says in shown.err and len(shown.err.splitlines()) == 1 and shown.out == ""
-
-
-def test_notebooks_and_recipes_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["notebooks"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1 + len(list(paths.NOTEBOOKS.glob("*.ipynb")))
-    assert any(line.split()[:3] == ["JAX_MultiGPU", "JAX", "jax"] for line in lines)
-    assert main(["recipes"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == list(RECIPES)
 
 
 def test_the_report_is_opened_in_a_browser(
