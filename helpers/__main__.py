@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from data_prep.command_line import Version
-from helpers.commands import doctor, jobs, reports, run
+from helpers.commands import doctor, reports, run
 from helpers.commands.parser import Commands, Parser
 from helpers.errors import UserError, exits_cleanly, unknown
 
@@ -59,7 +59,7 @@ def build() -> tuple[Parser, Commands]:
     )
     parser.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (run, reports, jobs, doctor):
+    for module in (run, reports, doctor):
         module.add(commands)
     return parser, commands
 

@@ -1,4 +1,4 @@
-"""``rosetta run``: train with every framework, each in its own environment, and compare."""
+"""``rosetta run``: train with every framework, and compare; ``slurm``: as a cluster's job."""
 
 import argparse
 from contextlib import AbstractContextManager, nullcontext
@@ -11,6 +11,7 @@ from helpers.errors import UserError
 from helpers.frameworks import ROWS
 from helpers.recipe import RECIPES, file_of
 from helpers.runner import experiments, hangs, plans, run_experiment, sweep_file
+from helpers.terminal import say
 
 CHOICES = [field.name for field in fields(plans.Choices)]
 """Options that choose what is run."""
@@ -103,6 +104,22 @@ def add(commands: Commands) -> None:
         "last experiment)",
     )
     parser.set_defaults(run=run, hang_timeout=hangs.MINUTES)
+    job = command(
+        commands,
+        "slurm",
+        help="print a recipe's Slurm script or submit it (default: print)",
+        epilog="""\
+examples:
+  rosetta slurm mine.toml > job.sh     print the script
+  rosetta slurm mine.toml --submit     submit the job, or continue it
+
+The recipe's [slurm] table sets the job's options, and its [sweep] table lists the runs
+(docs/many-machines.md).
+""",
+    )
+    job.add_argument("file", metavar="FILE.toml", help="the file of a recipe (docs/recipes.md)")
+    options(job, {"--submit": "submit the job with sbatch, and print its number"})
+    job.set_defaults(run=_slurm)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -129,3 +146,14 @@ def run(given: argparse.Namespace) -> int:
     with where:
         plan = plans.make_plan(**merged)
     return run_experiment.run(plan, name=name, **how)
+
+
+def _slurm(given: argparse.Namespace) -> int:
+    from helpers.runner import slurm  # here, because most runs are on one machine
+
+    job = slurm.job_of(given.file)
+    if given.submit:
+        slurm.submit(job)
+    else:
+        say(slurm.script(job).rstrip("\n"))
+    return 0

@@ -14,10 +14,11 @@ from data_prep.errors import printable
 from helpers import paths
 from helpers.errors import UserError
 from helpers.launch import processes
-from helpers.record import json_files
 from helpers.record.types import Record
 
 FILE = "record.json"
+LARGEST_FILE = 2**24
+"""Bytes; the record of the longest training has a few hundred thousand."""
 _AFTER_START = ("devices", "recipe", "hardware")
 _WHEN_FINISHED = (
     *("data", "weights", "fairness", "epochs", "training", "test", "files", "synthetic", "loader"),
@@ -39,7 +40,7 @@ def read(path: Path) -> Record:
         path = path / FILE
     if not path.exists():
         raise UserError(f"{path}: there is no record; run its notebook first")
-    content: Record = _printable(json_files.read(path))
+    content: Record = _printable(read_json(path))
     check(content, path)
     if content["state"] == "running" and not (alive := processes.runs(content["run"])):
         process, host = content["run"]["process"], content["run"]["host"]
@@ -75,6 +76,38 @@ def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
     for name in required:
         if content.get(name) in (None, ""):
             raise UserError(f"{where}: field {name} is missing, although the state is {state}")
+
+
+def read_json(path: Path) -> Any:
+    """The content of ``path``.
+
+    Raises:
+        UserError: it cannot be read, or is not JSON of the kind that is written here.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise UserError(f"{path}: not a file; remove it")
+        with path.open("rb") as file:
+            found = file.read(LARGEST_FILE + 1)
+        if len(found) > LARGEST_FILE:
+            raise UserError(
+                f"{path}: more than {LARGEST_FILE >> 20} MiB, so this project did not write it; "
+                "remove it"
+            )
+        return json.loads(found, parse_float=_number, parse_int=_number, parse_constant=_number)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    except RecursionError:
+        raise UserError(f"{path}: not a JSON file of this project (nested too deep)") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not a JSON file of this project ({error})") from None
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is no number that was measured")
+    return int(value) if value.is_integer() else value  # 2.0 counts devices as 2 does
 
 
 def _printable(value: Any) -> Any:

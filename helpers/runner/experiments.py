@@ -22,7 +22,7 @@ import msgspec
 from helpers import paths, record
 from helpers.errors import UserError
 from helpers.launch import processes
-from helpers.record import json_files
+from helpers.record.file import read_json
 from helpers.runner import hangs, locks
 from helpers.runner.plans import Plan, PlannedRun
 from helpers.runner.self_test import Outcome
@@ -158,7 +158,7 @@ def read_plan(folder: Path) -> Plan:
     """What was asked for of the experiment in ``folder``."""
     path = folder / FILE
     try:
-        plan = msgspec.convert(json_files.read(path), Plan)
+        plan = msgspec.convert(read_json(path), Plan)
     except msgspec.ValidationError as error:
         raise UserError(f"{path}: not an experiment of this project ({error})") from None
     for run in plan.runs:  # each of these folders is emptied

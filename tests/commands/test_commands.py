@@ -24,7 +24,7 @@ def test_every_command_describes_itself(capsys: pytest.CaptureFixture[str]) -> N
     ("words", "says"),
     [
         (["rnu"], "unknown command 'rnu': did you mean 'run'?"),
-        (["frobnicate"], "unknown command 'frobnicate': the commands are run, report"),
+        (["frobnicate"], "unknown command 'frobnicate': the commands are run, slurm"),
         (["--devices", "2"], "did you mean 'rosetta run --devices'?"),
         (["run", "--num_workers", "2"], "did you mean --num-workers?"),
         (["run", "--framework", "pytorch"], "did you mean --frameworks?"),
