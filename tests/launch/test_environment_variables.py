@@ -15,10 +15,6 @@ from helpers.frameworks import ROWS
 from helpers.launch import environment_variables
 from helpers.runner import kernel_processes
 
-sys.path.append(str(paths.ROOT / "environments"))
-
-import kernels
-
 __all__ = ["images_fixture", "suite_fixture"]
 
 PLANTED = "from pathlib import Path; Path({!r}).open('a').write('{} ')"
@@ -79,19 +75,6 @@ def test_every_variable_of_pythons_is_left_out() -> None:
         "OPENBLAS_THREAD_TIMEOUT",
     }
     assert found["PYTHONPATH"] == str(paths.ROOT)
-
-
-def test_tests_and_runs_have_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make test` by environments/, which stands alone, and `make compare` by helpers."""
-    monkeypatch.setenv("PYTHONHOME", "/x")
-    monkeypatch.setenv("PYTHONPATH", "/y")
-    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "26")
-    tests, runs = (
-        kernels.activation("lab", "cpu"),
-        environment_variables.for_a_kernel(os.environ),
-    )
-    own = [name for name in {**tests, **runs} if "PYTHON" in name or "OPENBLAS" in name]
-    assert {name: tests.get(name) for name in own} == {name: runs.get(name) for name in own}
 
 
 def test_the_record_says_what_libraries_read(monkeypatch: pytest.MonkeyPatch) -> None:

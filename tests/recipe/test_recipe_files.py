@@ -16,10 +16,8 @@ from helpers.recipe import (
     file_of,
     full_name,
     lookup,
-    recipe_file,
     tables,
 )
-from helpers.runner import sweep_file
 
 CODE = "raise SystemExit('it was run')\n\n\ndef net(outputs): ...\n\n\nclass Reader: ...\n"
 MODEL = '[model]\nnetwork = "resnet44"\n'
@@ -40,21 +38,12 @@ def write(folder: Path, text: str, name: str = "mine.toml") -> Path:
 
 def test_those_that_ship_are_these_four() -> None:
     assert set(RECIPES) == {"chexnet", "demo", "resnet44-cifar10", "resnet50-imagenet"}
-    imagenet, cifar = RECIPES["resnet50-imagenet"], RECIPES["resnet44-cifar10"]
-    assert (imagenet.image_size, imagenet.crop, imagenet.batch_size, imagenet.epochs) == (
-        256,
-        224,
-        32,
-        100,
-    )
-    assert (imagenet.lr_gamma, imagenet.lr_milestones) == (0.1, (30, 60, 90))
-    for recipe in (imagenet, cifar):
+    for name in ("resnet50-imagenet", "resnet44-cifar10"):
+        recipe, small = RECIPES[name], lookup(name, demo=True)
         assert (recipe.task, recipe.metric, recipe.color_mode) == ("multiclass", "top1", "rgb")
         assert (recipe.optimizer, recipe.momentum, recipe.weight_decay) == ("sgd", 0.9, 1e-4)
-        small = lookup(recipe.name, demo=True)
         assert small.demo and small.epochs < recipe.epochs
         assert (small.network, small.optimizer) == (recipe.network, recipe.optimizer)
-    assert cifar.quality_targets == (0.5, 0.6, 0.7, 0.75, 0.8)
 
 
 def test_a_recipe_of_ones_own(folder: Path) -> None:
@@ -214,24 +203,6 @@ def lay_traps(folder: Path) -> None:
     inner.mkdir()
     (inner / "mine.py").write_text(CODE, encoding="utf-8")
     os.mkfifo(inner / "pipe.py")
-
-
-def test_the_sweeps_of_the_posts_are_run_by_file_and_not_by_name(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    files = {name: recipe_file.of_shipped(name) for name in recipe_file.shipped()}
-    sweeps = {name: sweep_file.read(file) for name, file in files.items()}
-    demo = sweeps.pop("demo")
-    assert (demo["devices"], demo["seeds"], len(demo["notebooks"])) == ([1, 2], [0, 1, 2], 4)
-    assert {name: choices for name, choices in sweeps.items() if choices} == {
-        "resnet44-cifar10": {"devices": [1, 2, 4, 8, 12], "cores_per_device": "shared"},
-        "resnet50-imagenet": {"nnodes": [1, 2, 4, 8, 16, 32], "devices": [4]},
-    }
-    found = []
-    for recipe in ("resnet44-cifar10", str(files["resnet44-cifar10"].path)):
-        main(["run", "--recipe", recipe, "--frameworks", "keras", "--dry-run"])
-        found.append(capsys.readouterr().out.count("Keras_MultiGPU on "))
-    assert found == [1, 5]
 
 
 @pytest.mark.parametrize("what", BAD)
