@@ -79,17 +79,19 @@ def test(kernel: str, on: Devices, gpus: Sequence[Gpu], *, log: Path) -> Outcome
     began, told = time.monotonic(), dict[str, Any]()
     with temporary_files.own("self-test-") as folder, log.open("wb") as output:
         found = Path(folder) / "found.json"
-        about = [kernel, on.kind, str(on.count), str(found), str(limit)]
+        about = [kernel, on.kind, str(on.count), str(found), str(limit / 2)]
         command = [python, "-m", "helpers.runner.self_test_worker", *about]
         try:
-            code = _run(command, variables | {"TMPDIR": folder}, output)
+            code = _run(command, variables | {"TMPDIR": folder}, output, limit)
         except OSError as error:  # this Python is damaged or not executable
             return Outcome(kernel, on, 0.0, f"it cannot be started: {printable(refusal(error))}")
         if found.exists():
             told = json.loads(found.read_text(encoding="utf-8"))
     seconds = time.monotonic() - began
-    ended = f"exit code {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
-    died = f"hung: not done after {limit:g} s" if seconds > limit else f"the process died: {ended}"
+    died = f"hung: not done after {limit:g} s"
+    if code is not None:
+        how = f"exit code {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
+        died = f"the process died: {how}"
     reason = told.get("reason", died)
     if reason is not None:
         reason += capabilities.cuda_cure(reason)
@@ -97,16 +99,17 @@ def test(kernel: str, on: Devices, gpus: Sequence[Gpu], *, log: Path) -> Outcome
     return Outcome(kernel, on, seconds, reason, told.get("versions", {}))
 
 
-def _run(command: list[str], variables: dict[str, str], output: Any) -> int:
-    """Run a process in a new session; returns its exit code."""
+def _run(command: list[str], variables: dict[str, str], output: Any, limit: float) -> int | None:
+    """Run a process in a new session; returns its exit code, or None at the limit."""
     how = {"env": variables, "stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
     with shutdown.held():  # else a signal could come before the process is known
         process = subprocess.Popen(command, **how, start_new_session=True)
         try:
-            while process.poll() is None:
+            end = time.monotonic() + limit
+            while process.poll() is None and time.monotonic() < end:
                 shutdown.check()
                 time.sleep(kernel_processes.LOOK_SECONDS)
+            return process.returncode
         finally:
             kernel_processes.end(process.pid)
             process.wait()
-    return process.returncode

@@ -4,7 +4,7 @@
 
 The process writes the versions to the file once it has the devices, and the step's outcome when it
 has taken it. The parent process therefore knows where it crashed. Full errors go to standard error,
-and so does the place where it hangs after the last argument's seconds, which end it.
+and so does where it is after the last argument's seconds.
 """
 
 import faulthandler
@@ -25,7 +25,7 @@ CUDA_PACKAGES = ("cuda-runtime", "cudnn", "cublas", "nccl")
 
 def main(module: str, kind: str, count: int, to: Path, seconds: float) -> int:
     faulthandler.enable()  # a crash in native code leaves a traceback
-    faulthandler.dump_traceback_later(seconds, exit=True)
+    faulthandler.dump_traceback_later(seconds)
     told: dict[str, Any] = {}
     try:
         precisions.allow_tf32(False)  # before the import, as the notebooks have it
