@@ -79,7 +79,7 @@ def test(kernel: str, on: Devices, gpus: Sequence[Gpu], *, log: Path) -> Outcome
     began, told = time.monotonic(), dict[str, Any]()
     with temporary_files.own("self-test-") as folder, log.open("wb") as output:
         found = Path(folder) / "found.json"
-        about = [kernel, on.kind, str(on.count), str(found), str(limit / 2)]
+        about = [kernel, on.kind, str(on.count), str(found)]
         command = [python, "-m", "helpers.runner.self_test_worker", *about]
         try:
             code = _run(command, variables | {"TMPDIR": folder}, output, limit)
@@ -109,6 +109,9 @@ def _run(command: list[str], variables: dict[str, str], output: Any, limit: floa
             while process.poll() is None and time.monotonic() < end:
                 shutdown.check()
                 time.sleep(kernel_processes.LOOK_SECONDS)
+            if process.returncode is None:
+                process.send_signal(signal.SIGUSR1)  # it prints where it hangs
+                time.sleep(1)
             return process.returncode
         finally:
             kernel_processes.end(process.pid)

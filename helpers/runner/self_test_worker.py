@@ -1,15 +1,15 @@
 """The self-test's process, which runs inside the tested environment and may crash or hang.
 
-    python -m helpers.runner.self_test_worker pytorch gpu 2 found.json 300
+    python -m helpers.runner.self_test_worker pytorch gpu 2 found.json
 
 The process writes the versions to the file once it has the devices, and the step's outcome when it
-has taken it. The parent process therefore knows where it crashed. Full errors go to standard error,
-and so does where it is after the last argument's seconds.
+has taken it. The parent process therefore knows where it crashed. Full errors go to standard error.
 """
 
 import faulthandler
 import importlib
 import json
+import signal
 import sys
 import traceback
 from importlib import metadata
@@ -23,9 +23,9 @@ from helpers.frameworks import precisions
 CUDA_PACKAGES = ("cuda-runtime", "cudnn", "cublas", "nccl")
 
 
-def main(module: str, kind: str, count: int, to: Path, seconds: float) -> int:
+def main(module: str, kind: str, count: int, to: Path) -> int:
     faulthandler.enable()  # a crash in native code leaves a traceback
-    faulthandler.dump_traceback_later(seconds)
+    faulthandler.register(signal.SIGUSR1)  # and so does one that hangs
     told: dict[str, Any] = {}
     try:
         precisions.allow_tf32(False)  # before the import, as the notebooks have it
@@ -52,5 +52,5 @@ def _cuda() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    module, kind, count, to, seconds = sys.argv[1:]
-    sys.exit(main(module, kind, int(count), Path(to), float(seconds)))
+    module, kind, count, to = sys.argv[1:]
+    sys.exit(main(module, kind, int(count), Path(to)))

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from fake_nvml import H100
 from probe_tools import HANGS, plant, probed
+from runner_tools import wait_for
 
 from helpers import paths
 from helpers.__main__ import main
 from helpers.frameworks.devices import Devices
 from helpers.launch import processes
-from helpers.runner import self_test
+from helpers.runner import self_test, shutdown
 from helpers.runner.self_test import Outcome
 
 TWO = Devices("cpu", ("CPU device 0", "CPU device 1"))
@@ -100,9 +101,14 @@ def test_a_fault_is_named_in_one_line(name: str, small: Path) -> None:
 
 def test_a_hang_ends_and_leaves_no_process(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = small / "planted" / "pids"
-    monkeypatch.setattr(self_test, "LIMIT_SECONDS", 20)
+
+    def until_it_hangs() -> None:
+        wait_for(lambda: told.exists() and len(told.read_text().split()) == 3)
+
+    monkeypatch.setattr(shutdown, "check", until_it_hangs)
+    monkeypatch.setattr(self_test, "LIMIT_SECONDS", 0.5)
     plant(small, "pytorch", HANGS)
-    assert outcome_in(small).reason == "a step on 2 CPU devices: hung: not done after 20 s"
+    assert outcome_in(small).reason == "a step on 2 CPU devices: hung: not done after 0.5 s"
     assert not any(processes.lives(int(pid)) for pid in told.read_text().split())
     assert "in gradients" in (small / "log").read_text(encoding="utf-8")
 
