@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 def begin(framework: str, names: Mapping[str, Any]) -> Run:
     """See :func:`helpers.begin`."""
-    from helpers.training import notebook_run
+    from helpers.training import opening
 
-    return notebook_run.begin(Run, framework, names)
+    return opening.begin(Run, framework, names)
 
 
 class Run(RunState):

@@ -36,26 +36,22 @@ class Evaluation:
     sample: str
 
     def __str__(self) -> str:
-        shares = []
-        for metric, (share, low, high) in ((TOP1, self.top1), (TOP5, self.top5)):
-            if np.isfinite(share):
-                ends = f"95 % interval {metric.text(low)} to {metric.text(high)}"
-                shares.append(
-                    f"{metric.short} {metric.text(share)} ({ends if low == low else 'no interval'})"
-                )
-        listed = ", ".join(shares)
+        shares = [
+            f"{metric.short} {metric.text(share)}"
+            + (f" (95 % interval {metric.text(low)} to {metric.text(high)})" if low == low else "")
+            for metric, (share, low, high) in ((TOP1, self.top1), (TOP5, self.top5))
+            if np.isfinite(share)
+        ]
         images = int(self.table["images"].sum())
-        alone = self.groups == images
-        part = f"{images} images" if alone else f"{images} images in {self.groups} groups"
-        lines = [f"{listed[0].upper()}{listed[1:]} of {len(self.table)} classes, {part}."]
+        listed = f"{', '.join(shares)} of {len(self.table)} classes, "
+        lines = [f"{listed}{images} images in {self.groups} groups."]
         if not self.confusions.empty:
             first = self.confusions.iloc[0]
             lines.append(
                 f"Most often confused: {TOP1.text(first['share'])} of the images of "
                 f"{first['class']} are classified as {first['predicted_as']}."
             )
-        lines.append(resampling.said("images" if alone else "groups of images"))
-        return "\n".join(lines)
+        return "\n".join([*lines, resampling.SAID])
 
     def as_record(self) -> dict[str, Any]:
         """What the record's section ``test`` says of it."""
@@ -97,85 +93,53 @@ def evaluate(
     if scores.shape != (len(targets), len(names)):
         wanted = (len(targets), len(names))
         raise ValueError(f"scores {scores.shape} are not (images, classes), which are {wanted}")
-    ranked = _ranked(scores)
-    right, among = _named(targets, ranked, 1), _named(targets, ranked, GUESSES)
+    ranked, right, among = _ranked(targets, scores)
     numbers, of_group = np.unique(np.asarray(groups), return_inverse=True)
-    of_all, of_class = [], []
-    for often in resampling.draws(of_group, sample):
-        of_all.append([np.average(hits, weights=often) for hits in (right, among)])
-        of_class.append(_of_classes(targets, right, often, len(names)))
-    resampled = pd.DataFrame(of_all, columns=[TOP1.name, TOP5.name])
-    ends = resampled.quantile(resampling.INTERVAL)
-    whole = [
-        (float(hits.mean()), *_ends(ends[name], hits.mean(), len(numbers)))
-        for name, hits in ((TOP1.name, right), (TOP5.name, among))
-    ]
+    shares = []  # of all images, then of each draw: top-1, top-5, top-1 of each class
+    for often in (np.ones(len(targets)), *resampling.draws(of_group, sample)):
+        images, hits = (np.bincount(targets, many, len(names)) for many in (often, often * right))
+        of_class = np.divide(hits, images, out=np.full(len(names), np.nan), where=images > 0)
+        shares.append([*(np.average(each, weights=often) for each in (right, among)), *of_class])
+    whole, drawn = shares[0], pd.DataFrame(shares[1:]).quantile(resampling.INTERVAL).to_numpy().T
+    of_classes = pd.Series(of_group).groupby(targets).nunique()
+    counts = [len(numbers)] * 2 + of_classes.reindex(range(len(names)), fill_value=0).tolist()
+    ends = [_ends(*each) for each in zip(drawn, whole, counts, strict=True)]
+    table = {
+        "class": list(names),
+        "images": np.bincount(targets, minlength=len(names)),
+        "right": np.bincount(targets[right], minlength=len(names)),
+        "top1": whole[2:],
+        "low": [low for low, _ in ends[2:]],
+        "high": [high for _, high in ends[2:]],
+    }
     return Evaluation(
-        _table(targets, right, of_group, names, pd.DataFrame(of_class)),
+        pd.DataFrame(table),
         _confusions(targets, ranked[:, 0], names),
-        top1=whole[0],
-        top5=whole[1] if len(names) > GUESSES else (np.nan, np.nan, np.nan),
+        top1=(whole[0], *ends[0]),
+        top5=(whole[1], *ends[1]) if len(names) > GUESSES else (np.nan, np.nan, np.nan),
         groups=len(numbers),
-        resamples=resampled[TOP1.name].to_numpy(),
+        resamples=np.array(shares)[1:, 0],
         sample=sample.hexdigest()[:32],
     )
 
 
 def of_epoch(targets: np.ndarray, scores: np.ndarray) -> dict[str, float]:
     """What an epoch's row in the record says of the validation part; top-5 NaN as in a test."""
-    ranked = _ranked(scores)
-    several = scores.shape[1] > GUESSES
-    return {
-        TOP1.of_epoch: float(_named(targets, ranked, 1).mean()),
-        TOP5.of_epoch: float(_named(targets, ranked, GUESSES).mean()) if several else np.nan,
-    }
+    _, right, among = _ranked(targets, scores)
+    top5 = float(among.mean()) if scores.shape[1] > GUESSES else np.nan
+    return {TOP1.of_epoch: float(right.mean()), TOP5.of_epoch: top5}
 
 
-def _ranked(scores: np.ndarray) -> np.ndarray:
-    """The classes with the highest scores, best first: (images, up to ``GUESSES``).
+def _ranked(targets: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The classes with the highest scores, best first; whether the right one is first, or there.
 
     Among equal scores the last class is first, as in scikit-learn's ``top_k_accuracy_score``, which
     cannot say which images it counts.
     """
     resampling.check_finite(scores)
-    return np.argsort(scores, axis=1, kind="stable")[:, ::-1][:, :GUESSES]
-
-
-def _named(targets: np.ndarray, ranked: np.ndarray, guesses: int) -> np.ndarray:
-    """Whether each image's class is among the first ``guesses``."""
-    return (ranked[:, :guesses] == targets[:, None]).any(axis=1)
-
-
-def _of_classes(
-    targets: np.ndarray, right: np.ndarray, often: np.ndarray, classes: int
-) -> np.ndarray:
-    """Top-1 of each class, each image counted so ``often``; NaN of a class without images."""
-    images = np.bincount(targets, often, classes)
-    hits = np.bincount(targets, often * right, classes)
-    return np.divide(hits, images, out=np.full(classes, np.nan), where=images > 0)
-
-
-def _table(
-    targets: np.ndarray,
-    right: np.ndarray,
-    of_group: np.ndarray,
-    names: Sequence[str],
-    resampled: pd.DataFrame,
-) -> pd.DataFrame:
-    share = _of_classes(targets, right, np.ones(len(targets)), len(names))
-    groups = pd.Series(of_group).groupby(targets).nunique().reindex(range(len(names)), fill_value=0)
-    drawn = resampled.quantile(resampling.INTERVAL).to_numpy().T
-    ends = [_ends(*row) for row in zip(drawn, share, groups, strict=True)]
-    return pd.DataFrame(
-        {
-            "class": list(names),
-            "images": np.bincount(targets, minlength=len(names)),
-            "right": np.bincount(targets[right], minlength=len(names)),
-            "top1": share,
-            "low": [low for low, _ in ends],
-            "high": [high for _, high in ends],
-        }
-    )
+    ranked = np.argsort(scores, axis=1, kind="stable")[:, ::-1][:, :GUESSES]
+    named = ranked == targets[:, None]
+    return ranked, named[:, 0], named.any(axis=1)
 
 
 def _ends(drawn: Any, share: float, groups: int) -> tuple[float, float]:
@@ -187,8 +151,7 @@ def _ends(drawn: Any, share: float, groups: int) -> tuple[float, float]:
     if groups < 2:
         return np.nan, np.nan
     if share not in (0, 1):
-        low, high = drawn
-        return float(low), float(high)
+        return float(drawn[0]), float(drawn[1])
     from scipy.stats import binomtest  # takes half a second, which ranks need not wait
 
     exact = binomtest(int(groups * share), groups).proportion_ci()

@@ -17,6 +17,7 @@ LITTLE = 0.05
 WAITS = ("data", "communication")
 WIDEST, LOWEST, HIGHEST = 0.2, -0.1, 1.05
 """The interval of a share that is told is narrower, and between these ends."""
+LOADER = "The loader is the limit"
 NOISY, NO_WAIT = "too noisy to tell", "no measurable wait"
 
 
@@ -140,79 +141,46 @@ def _sentence(
     devices: str,
     way_out: str,
 ) -> str:
-    cluster = content.get("cluster")
-    network = cluster is not None and cluster["nodes"] > 1 and not cluster["simulated"]
     files, synthetic, loader = (content[kind] for kind in (*TRAINED, "loader"))
-    able = (
-        f"{devices} processed {_rate(files)} from files and {_rate(synthetic)} "
-        "of synthetic data in memory"
+    limit, waited = _limit(found, epochs, content), _in_loop(epochs)
+    said = (
+        f"{limit}: {devices} processed {_rate(files)} from files and {_rate(synthetic)} of "
+        f"synthetic data in memory; the loader alone delivers {_rate(loader)}. Shares of an epoch: "
     )
-    loads = f"the loader alone delivers {_rate(loader)}"
-    waits = telling(found)
-    data, reducing = (f"takes {in_words(found, wait)} of an epoch" for wait in WAITS)
-    others = max(found["shares"].get("compute", 0.0), found["shares"]["data"])
-    if network and waits.get("communication", 0.0) > others:
-        said = f"The network between the nodes is the limit: the all-reduce {reducing}; {able}."
-        if "data" in waits:
-            said += f" Waiting for data {data}; {loads}."
-    else:
-        if "data" not in waits:
-            said = f"{_limit(found, epochs)}: {able}. {_not_named(found, epochs)}; {loads}."
-        elif loader["images_per_second"] < synthetic["images_per_second"]:
-            said = f"The loader is the limit, and waiting for it {data}: {loads}; {able}."
-            said += f" To fix it, {way_out}." if way_out else ""
-        else:
-            said = f"Loading and compute slow each other down, and waiting {data}: {loads}; "
-            said += f"{able}. They share a resource, most often the CPU cores."
-        if "communication" in waits:
-            said += " Over the network between the nodes the" if network else " The"
-            said += f" all-reduce {reducing}: a larger per-device batch would need fewer of them."
+    said += ", ".join(f"{name} {in_words(found, name)}" for name in found["shares"]) + "."
+    if not is_measured(found, "data") and waited is not None:
+        said += f" The training loop itself waited for data for {_percent(waited)} of the epochs."
+    if limit == LOADER and way_out:
+        said += f" To fix it, {way_out}."
+    if "communication" in telling(found):
+        said += " A larger per-device batch would need fewer all-reduces."
     if (first := compiling(content)) > LITTLE:
         seconds = content["training"]["first_step_seconds"]
         said += f" Compiling takes {_percent(first)} of the training; the first step took "
         said += f"{seconds:.1f} s."
-    if found["shares"]["validation"] > 4 * LITTLE and is_measured(found, "validation"):
-        said += f" Validation takes {in_words(found, 'validation')} of an epoch."
-    return f"{said}{_pace(epochs, files)} Brackets hold 95 % intervals."
+    return f"{said} Brackets hold 95 % intervals."
 
 
-def _limit(found: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]]) -> str:
-    """What limits training where no wait for data is named.
-
-    Where the rounds are too noisy, the training loop itself tells if it waited for data.
-    """
-    waited = _in_loop(epochs)
+def _limit(
+    found: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]], content: Mapping[str, Any]
+) -> str:
+    """What limits training; the training loop itself tells where the rounds are too noisy."""
+    waits, cluster = telling(found), content.get("cluster")
+    network = cluster is not None and cluster["nodes"] > 1 and not cluster["simulated"]
+    others = max(found["shares"].get("compute", 0.0), found["shares"]["data"])
+    if network and waits.get("communication", 0.0) > others:
+        return "The network between the nodes is the limit"
+    if "data" in waits:
+        supply, demand = (content[kind]["images_per_second"] for kind in ("loader", "synthetic"))
+        return LOADER if supply < demand else "Loading and compute slow each other down"
     little = leaves_little(found, ["data"])
-    if not is_measured(found, "data"):
-        little = waited is not None and waited < LITTLE
+    if not is_measured(found, "data") and (waited := _in_loop(epochs)) is not None:
+        little = waited < LITTLE
     if not little:
         return "The limit cannot be determined"
     # Devices may also wait for each other.
     alone = leaves_little(found, ["communication"])
     return "Compute is the limit" if alone else "Loading is not the limit"
-
-
-def _not_named(found: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]]) -> str:
-    """The wait for data in the rounds, else in the training loop itself."""
-    said, waited = f"The wait for data is {in_words(found, 'data')}", _in_loop(epochs)
-    if not is_measured(found, "data"):
-        loop = "" if waited is None else f", in the training loop itself {_percent(waited)}"
-        return f"{said}{loop}"
-    low, high = found["intervals"]["data"]
-    if low <= 0:
-        return f"There was {NO_WAIT} for data (at most {_percent(max(high, 0.0))} of an epoch)"
-    return f"{said} of an epoch"
-
-
-def _pace(epochs: Sequence[Mapping[str, Any]], files: Mapping[str, Any]) -> str:
-    """Whether the rounds met the machine as the epochs had met it."""
-    paces = [epoch["images_per_second"] for epoch in epochs]
-    if min(paces) <= files["high"] and max(paces) >= files["low"]:
-        return ""
-    return (
-        f" The epochs themselves ran at {min(paces):,.0f} to {max(paces):,.0f} images/s, so these "
-        "shares were measured at a different speed."
-    )
 
 
 def _rate(found: Mapping[str, Any]) -> str:

@@ -1,26 +1,23 @@
 """Write and read checkpoints: weights, optimiser state and the measurements so far.
 
-A checkpoint is written after every epoch.
-
-A checkpoint is in the canonical layout of ``helpers.networks.weights``, in every framework: the
-weights, what the optimiser keeps for each of them (Adam's two moments, momentum's velocity as
-PyTorch has it), fp16's loss scale, and the numbers of epochs and steps. No other state passes from
-step to step, for the order of the images and every crop follow from seed, epoch and image. So a
-run that was killed and resumed takes the same steps as one that was not.
+A checkpoint is written after every epoch, in the canonical layout of ``helpers.networks.weights``,
+in every framework: the weights, what the optimiser keeps for each of them (Adam's two moments,
+momentum's velocity as PyTorch has it), fp16's loss scale, and the numbers of epochs and steps. No
+other state passes from step to step, for the order of the images and every crop follow from seed,
+epoch and image. So a run that was killed and resumed takes the same steps as one that was not.
 
 The arrays are copied to the host between two epochs; a thread then writes them, under a temporary
-name that is renamed once they are on the disk, while the next epoch trains.
-
-The file holds arrays and JSON, and nothing in it is ever executed.
+name that is renamed once they are on the disk, while the next epoch trains. The file holds arrays
+and JSON, and nothing in it is ever executed.
 """
 
 import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -76,11 +73,9 @@ class Writer:
     """Writes a run's checkpoints, each in the place of the one before."""
 
     def __init__(self, begin: Checkpoint) -> None:
-        self._path = begin.folder / FILE
-        self._about, self._code, self._restarts = begin.about, begin.code, begin.restarts
-        self._run = begin.run
-        self._thread: Thread | None = None
-        self._error: BaseException | None = None
+        self._begin = begin
+        self._thread = ThreadPoolExecutor(1)
+        self._written: Future[None] | None = None
         self.seconds = 0.0
         """For how long :meth:`save` held training up, all epochs together.
 
@@ -99,16 +94,15 @@ class Writer:
             history: the rows of the epochs that are done.
             optimizer: from the framework module's ``dump_optimizer``.
         """
-        start = time.perf_counter()
+        start, of = time.perf_counter(), self._begin
         self.close()
         arrays = {f"weights/{name}": array for name, array in weights.items()}
         arrays |= {f"optimizer/{name}": array for name, array in optimizer.items()}
-        said: dict[str, Any] = {"schema": record.SCHEMA}
-        said |= {"about": self._about, "code": self._code, "run": self._run}
-        said |= {"history": list(history), "first_step": first_step}
-        said |= {"restarts": list(self._restarts)}
-        self._thread = Thread(target=self._write, args=(arrays, json.dumps(said)))
-        self._thread.start()
+        said = {"schema": record.SCHEMA, "about": of.about, "code": of.code, "run": of.run}
+        said |= {"history": list(history), "first_step": first_step, "restarts": of.restarts}
+        self._written = self._thread.submit(
+            save_arrays, of.folder / FILE, arrays, {"said": json.dumps(said)}
+        )
         self.seconds += time.perf_counter() - start
 
     def close(self) -> None:
@@ -117,17 +111,8 @@ class Writer:
         Raises:
             OSError: it could not be written.
         """
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        if self._error is not None:
-            raise self._error
-
-    def _write(self, arrays: Arrays, said: str) -> None:
-        try:
-            save_arrays(self._path, arrays, {"said": said})
-        except BaseException as error:
-            self._error = error
+        if self._written is not None:
+            self._written.result()
 
 
 def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
@@ -188,21 +173,9 @@ def _read(path: Path) -> tuple[dict[str, Any], Arrays]:
 
 def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """Raises UserError where a checkpoint is of another recipe, other images or elsewhere."""
-    if (before := was.get(_FRAMEWORK)) != about[_FRAMEWORK]:
-        raise UserError(
-            f"{path}: belongs to a run by {before}, but this run uses "
-            f"{about[_FRAMEWORK]}; resume it there, or remove the file"
-        )
-    differing = sorted(key for key in about if was.get(key) != about[key])
-    if differing == [_IMAGES]:
-        raise UserError(
-            f"{path}: belongs to a run on other images or labels; use the same data, or remove it"
-        )
-    if differing:
+    if differing := sorted(key for key in about if was.get(key) != about[key]):
         said = ", ".join(f"{key} {was.get(key)}" for key in differing)
-        raise UserError(
-            f"{path}: belongs to a run with another recipe ({said}); use that recipe, or remove it"
-        )
+        raise UserError(f"{path}: belongs to another run ({said}); use what it had, or remove it")
 
 
 def epochs_in(folder: Path) -> int:
@@ -226,7 +199,6 @@ def remove(folder: Path) -> None:
     (Path(folder) / FILE).unlink(missing_ok=True)
 
 
-_IMAGES, _FRAMEWORK = "images", "framework"
 _IN_DIGESTS = ("text", "beside")  # whose digests are compared; and where it lies does not matter
 _UNREADABLE = SafetensorError, OSError, TypeError, ValueError, RecursionError
 
@@ -235,8 +207,5 @@ def _about(content: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a record that must be the same for a run to resume."""
     recipe = {key: value for key, value in content["recipe"].items() if key not in _IN_DIGESTS}
     framework = content["framework"]
-    return {
-        **recipe,
-        _IMAGES: run_identity.of(content).get("data"),
-        _FRAMEWORK: f"{framework['name']} in kernel {framework['kernel']}",
-    }
+    by = f"{framework['name']} in kernel {framework['kernel']}"
+    return {**recipe, "images": run_identity.of(content).get("data"), "framework": by}

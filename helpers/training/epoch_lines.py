@@ -76,7 +76,7 @@ class EpochLines:
             waited = f"compiling, or in the first step, for {now.seconds:.0f} s"
             line = f"Epoch {done + 1} of {self.epochs}: {waited}"
         if heartbeat.watched():
-            heartbeat.show(line)
+            heartbeat.say(line, heartbeat.MOVING)
         else:
             print(self._over_the_moving(line), end="", flush=True)
             self._moving = len(line)

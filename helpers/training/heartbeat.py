@@ -36,13 +36,12 @@ def watched() -> bool:
     return VARIABLE in os.environ
 
 
-def show(text: str) -> None:
-    """As :func:`say`, of a line that is soon replaced, and that no log should have."""
-    say(text, MOVING)
+def say(text: str, name: str = "") -> None:
+    """Let the runner show a line about how far the run is; without one nothing happens.
 
-
-def say(text: str, name: str | None = None) -> None:
-    """Let the runner show a line about how far the run is; without one nothing happens."""
+    Args:
+        name: ``MOVING`` for a line that is soon replaced, and that no log should have.
+    """
     if watched():
         file = Path(os.environ[VARIABLE])
         with suppress(OSError):

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from IPython.display import display
 
 from helpers import record
-from helpers.errors import UserError, unknown
+from helpers.errors import UserError
 from helpers.frameworks import (
-    ROWS,
     cpu_cores,
     networks_of,
-    precisions,
     rank_info,
-    replicas,
-    row_of,
 )
-from helpers.frameworks import devices as device_helpers
-from helpers.launch import exchange, samplers, torchrun
+from helpers.launch import exchange, samplers
 from helpers.networks import custom, weights
 from helpers.networks.weights import Weights
 from helpers.record import tasks
@@ -34,40 +29,21 @@ from helpers.training import (
     run_plots,
     run_tables,
 )
-from helpers.training.opening import open_run
 from helpers.training.run_state import RunState
-
-R = TypeVar("R", bound=RunState)
 
 _LAST: dict[int, RunState] = {}
 """The run that began last, of each notebook: by the identity of its ``globals()``."""
 
 
-def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R:
-    """See :func:`helpers.begin`; ``kind`` is the class of the run."""
-    modules = sorted({row.module for row in ROWS})
-    if framework not in modules:
-        raise UserError(unknown("framework", framework, modules))
-    values = dict(names)
-    if isinstance(before := values.get("run"), RunState):
-        values["run"] = before.given["run"]
-    if id(names) in _LAST:  # the parameters' cell may have set run anew
+def began(run: RunState) -> None:
+    """Remember that this run began last in its notebook."""
+    _LAST[id(run.names)] = run
+
+
+def end_last(names: Mapping[str, Any]) -> None:
+    """End the notebook's last run, if there is one: the parameters' cell may have set run anew."""
+    if id(names) in _LAST:
         end(_LAST[id(names)])
-    if torchrun.started_this():
-        torchrun.join(values)
-    if framework in precisions.WITHOUT_SWITCH:  # it is read as libraries are loaded
-        precisions.allow_tf32(device_helpers.precision(values.get("precision", "auto")) != "fp32")
-    module = import_module(f"helpers.frameworks.{framework}")
-    opened = open_run(module, values)
-    run = kind(opened.notebook, module, opened.setup, opened.devices)
-    run.names, run.given = names, opened.given
-    if "devices" in names:  # of torchrun's ranks, which may be auto
-        run.given = {**opened.given, "devices": names["devices"]}
-    _LAST[id(names)] = run
-    row = row_of(opened.notebook.stem, module.KERNEL)
-    if rank_info.here() is None and row is not None and row.rank_a_device:
-        replicas.warm_up()
-    return run
 
 
 def prepare(run: RunState) -> None:
@@ -175,7 +151,8 @@ def trained(run: RunState, history: list[dict[str, Any]], held: int | None) -> N
 
 def tested(run: RunState, targets: np.ndarray, scores: np.ndarray, result: Any) -> None:
     print(result)
-    display(run_plots.TEST[run.images.task](targets, scores, result))
+    if run.images.task == tasks.MULTILABEL.name:
+        display(run_plots.roc(targets, scores, result))
     run_tables.show(result.table.round(3).astype(object).where(result.table.notna(), "-"))
 
 

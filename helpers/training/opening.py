@@ -1,27 +1,36 @@
-"""What every run begins with: its notebook's parameters, resolved on this machine."""
+"""How a run begins: by its notebook's parameters, resolved on this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
-from helpers.errors import UnsupportedError, UserError
+from helpers.errors import UnsupportedError, UserError, unknown
 from helpers.frameworks import (
+    ROWS,
     cpu_cores,
     networks_of,
     original,
+    precisions,
     rank_info,
+    replicas,
+    row_of,
     rows_of,
     run_label,
     why_not,
 )
-from helpers.launch import exchange, this_notebook
-from helpers.training import parameters
+from helpers.frameworks import devices as device_helpers
+from helpers.launch import exchange, this_notebook, torchrun
+from helpers.training import notebook_run, parameters
+from helpers.training.run_state import RunState
 from helpers.training.setup import Setup
+
+R = TypeVar("R", bound=RunState)
 
 OF_LAUNCHERS = ("nodes", "simulated_nodes")
 PARAMETERS = {
@@ -32,64 +41,75 @@ PARAMETERS = {
 """What a notebook's parameters cell may set apart from ``resume``, with the defaults."""
 
 
-class Opened(NamedTuple):
-    """A run's notebook, what it uses, the framework's devices and the parameters as given."""
+def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R:
+    """See :func:`helpers.begin`; ``kind`` is the class of the run."""
+    modules = sorted({row.module for row in ROWS})
+    if framework not in modules:
+        raise UserError(unknown("framework", framework, modules))
+    values = dict(names)
+    if isinstance(before := values.get("run"), RunState):
+        values["run"] = before.given["run"]
+    notebook_run.end_last(names)
+    if torchrun.started_this():
+        torchrun.join(values)
+    if framework in precisions.WITHOUT_SWITCH:  # it is read as libraries are loaded
+        precisions.allow_tf32(device_helpers.precision(values.get("precision", "auto")) != "fp32")
+    module, file = import_module(f"helpers.frameworks.{framework}"), this_notebook.find(values)
+    given = _given(module, file, values)
+    setup = _set_up(module, file.stem, given)
+    devices = tuple(module.list_devices(setup.devices.kind, setup.devices.count))
+    module.configure(setup.recipe.recipe.precision, setup.devices.kind)
+    run = kind(file, module, setup, devices)
+    run.names, run.given = names, given
+    if "devices" in names:  # of torchrun's ranks, which may be auto
+        run.given = {**given, "devices": names["devices"]}
+    notebook_run.began(run)
+    row = row_of(file.stem, module.KERNEL)
+    if rank_info.here() is None and row is not None and row.rank_a_device:
+        replicas.warm_up()
+    return run
 
-    notebook: Path
-    setup: Setup
-    devices: tuple[Any, ...]
-    given: Mapping[str, Any]
 
-
-def open_run(framework: ModuleType, names: Mapping[str, Any]) -> Opened:
-    """Resolve the parameters in a notebook's ``globals()``.
-
-    Args:
-        framework: the framework's module of ``helpers.frameworks``.
-        names: the notebook's ``globals()``.
-
-    Raises:
-        UserError: what was asked for cannot be had, a parameter is misspelt or not set, or the
-            notebook's file cannot be found or has another name.
-        UnsupportedError: this framework cannot compute in that precision, or on these devices, or
-            the recipe has no network for it.
-    """
-    here, file = rank_info.here(), this_notebook.find(names)
-    notebook = file.stem
-    own: Mapping[str, Callable[..., Any]] = getattr(framework, "OWN_PARAMETERS", {})
-    known = (*PARAMETERS, "resume", *own)
-    if wrong := this_notebook.misspelt(file, known, names):
+def _given(framework: ModuleType, file: Path, names: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters in a notebook's ``globals()``, and the defaults of those it does not set."""
+    own: Mapping[str, Any] = getattr(framework, "OWN_PARAMETERS", {})
+    if wrong := this_notebook.misspelt(file, (*PARAMETERS, "resume", *own), names):
         raise UserError(wrong)
     if missing := [name for name in own if name not in names]:
-        raise UserError(f"the parameters cell of {notebook} does not set {', '.join(missing)}")
+        raise UserError(f"the parameters cell of {file.stem} does not set {', '.join(missing)}")
     if not isinstance(resume := names.get("resume", False), bool):
         raise UserError(f"resume is {resume!r}: give True or False")
-    module = framework.__name__.rpartition(".")[2]
-    networks, row = networks_of(module), original(notebook, module)
-    label = run_label(notebook, framework.KERNEL)
-    if (why := rows_of(row)[0].ranks_only if rows_of(row) else "") and here is None:
+    known = {name: names.get(name, default) for name, default in PARAMETERS.items()}
+    return known | {name: names[name] for name in own} | {"resume": resume}
+
+
+def _set_up(framework: ModuleType, notebook: str, given: Mapping[str, Any]) -> Setup:
+    """The parameters resolved, for this process's part of the devices."""
+    here, module = rank_info.here(), framework.__name__.rpartition(".")[2]
+    row = original(notebook, module)
+    if here is None and (why := rows_of(row)[0].ranks_only if rows_of(row) else ""):
         raise UserError(
             f"{why}, which a launcher starts: in a terminal run: rosetta run "
             f"--notebooks {notebook} --devices N"
         )
-    given = {name: names.get(name, default) for name, default in PARAMETERS.items()}
     nodes, virtual = (1, False) if here is None else (here.nodes, here.virtual)
     with exchange.first_rank_first():  # it may generate images
-        setup = parameters.resolve(label, networks, **given, nodes=nodes, simulated_nodes=virtual)
+        setup = parameters.resolve(
+            run_label(notebook, framework.KERNEL),
+            networks_of(module),
+            **{name: given[name] for name in PARAMETERS},
+            nodes=nodes,
+            simulated_nodes=virtual,
+        )
     execution = setup.recipe.recipe.execution
     if why := why_not(row, framework.KERNEL, setup.nodes, execution):
         raise UnsupportedError(why)
-    for name, check in own.items():
-        check(names[name], setup.devices.kind == "gpu", setup.replicas)
-    kind, count = setup.devices.kind, setup.devices.count
+    for name, check in getattr(framework, "OWN_PARAMETERS", {}).items():
+        check(given[name], setup.devices.kind == "gpu", setup.replicas)
     if cpus := setup.devices.cpus:  # before the framework starts its threads
-        alone = here is not None and here.ranks_a_node == count  # a rank for each device
+        alone = here is not None and here.ranks_a_node == len(cpus)  # a rank for each device
         mine = cpus[here.local_rank : here.local_rank + 1] if here and alone else cpus
         cpu_cores.confine(mine)
-        of_ranks = exchange.exchange(mine)
-        every = tuple(cpu for each in of_ranks for cpu in each)
+        every = tuple(cpu for each in exchange.exchange(mine) for cpu in each)
         setup = replace(setup, own_cpus=mine, cpus_of_nodes=every)
-    devices = tuple(framework.list_devices(kind, count))
-    framework.configure(setup.recipe.recipe.precision, kind)
-    given |= {name: names[name] for name in own} | {"resume": resume}
-    return Opened(file, setup, devices, given)
+    return setup

@@ -58,31 +58,11 @@ def resolve(
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
+    docs/notebooks.md describes the parameters.
+
     Args:
         notebook: what its runs' folders begin with (``frameworks.run_label``).
         framework: the module of ``helpers.frameworks`` that is to train, if one is.
-        recipe: one that ships, by name, or a file, ``mine.toml``. ``auto`` is ``chexnet`` where
-            there is a GPU, else ``demo``. Without a GPU its table ``[demo]`` holds.
-        data: a folder in the format that the recipe reads. ``auto`` is the recipe's own; where that
-            is ``auto`` too, the real images under ``data/`` if they were prepared, else generated
-            ones, made on first use.
-        devices: how many on each node. ``auto`` is all GPUs, or two CPU devices.
-        run: the run's folder. ``auto`` is ``runs/interactive/<notebook>-<n>x``.
-        seed: of split, random weights and augmentation.
-        precision: one of ``helpers.recipe.PRECISIONS``. ``auto`` is tf32 on GPUs that have it, else
-            fp32.
-        execution: one of ``helpers.recipe.EXECUTIONS``; ``default`` is the recipe's.
-        num_workers: of the loader, for each device. ``default`` is up to 8 and, of all devices
-            together, no more than the CPU cores that may be used. Study_Loader shows how to choose.
-        batch_size: images per device; the learning rate follows as the recipe scales it.
-            ``default`` is the recipe's.
-        epochs: ``default`` is the recipe's.
-        warmup_epochs: over how many epochs the learning rate climbs, step by step, from that of one
-            device to that of all; ``default`` is the recipe's.
-        cores_per_device: of a CPU device: a number, ``auto`` for an equal part of the machine's, or
-            ``shared``, with which the devices share all cores, as those of simulated nodes do.
-        loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
-            ``default`` is the recipe's.
         nodes: how many machines, as the launcher of the run's ranks has it.
         simulated_nodes: whether these are all this one.
 

@@ -12,6 +12,7 @@ import numpy as np
 RESAMPLES = 200
 INTERVAL = [0.025, 0.975]
 """The quantiles between which 95 % of the resamples are."""
+SAID = "Intervals leave out the variation between runs with other initial weights or image order."
 
 
 def draws(groups: np.ndarray, sample: Any) -> Iterator[np.ndarray]:
@@ -30,14 +31,6 @@ def draws(groups: np.ndarray, sample: Any) -> Iterator[np.ndarray]:
         drawn = np.bincount(chosen.astype(np.int64), minlength=count)
         sample.update(drawn.astype("<i4").tobytes())
         yield drawn[groups]
-
-
-def said(groups: str) -> str:
-    """What intervals over ``groups`` hold and what they do not."""
-    return (
-        f"The intervals are over {groups}. They leave out the variation between runs with other "
-        "initial weights or image order."
-    )
 
 
 def check_finite(scores: np.ndarray) -> None:

@@ -40,18 +40,16 @@ class Evaluation:
         if not self.in_mean:
             few = f"{FEWEST} positive and {FEWEST} negative images"
             return f"No mean AUC: no finding has {few} in {part}."
-        interval = "no interval"
-        if np.isfinite(self.low):
-            interval = f"95 % interval {self.low:.3f} to {self.high:.3f}"
-        lines = [f"Mean AUC {self.mean:.3f} ({interval}) of {len(self.in_mean)} findings, {part}."]
+        interval = f" (95 % interval {self.low:.3f} to {self.high:.3f})"
+        lines = [
+            f"Mean AUC {self.mean:.3f}{interval if np.isfinite(self.low) else ''} of "
+            f"{len(self.in_mean)} findings, {part}."
+        ]
         few = self.table[~self.table["finding"].isin(self.in_mean)]
         if not few.empty:
             listed = ", ".join(f"{row.finding} ({row.positives})" for row in few.itertuples())
-            lines.append(
-                f"Not in the mean, because of too few positive (or negative) images: {listed}."
-            )
-        lines.append(resampling.said("patients"))
-        return "\n".join(lines)
+            lines.append(f"Too few positive (or negative) images for the mean: {listed}.")
+        return "\n".join([*lines, resampling.SAID])
 
     def as_record(self) -> dict[str, Any]:
         """What the record's section ``test`` says of it."""
@@ -105,22 +103,22 @@ def evaluate(
     ]
     resampled = pd.DataFrame(each, columns=list(names))
     ends = resampled.quantile(resampling.INTERVAL)
-
     rows: list[dict[str, Any]] = []
     for finding, column, score in zip(names, labels.T, scores.T, strict=True):
         of = {"positive": of_patient[column == 1], "negative": of_patient[column == 0]}
-        images = {kind: len(those) for kind, those in of.items()}
-        alone = [kind for kind, those in of.items() if len(np.unique(those)) == 1]
+        alone = [kind for kind, patients in of.items() if len(np.unique(patients)) == 1]
+        positives, negatives = map(len, of.values())
+        there = min(positives, negatives) > 0
         low, high = (np.nan, np.nan) if alone else ends[finding]
         rows.append(
             {
                 "finding": finding,
-                "auc": roc_auc_score(column, score) if all(images.values()) else np.nan,
+                "auc": roc_auc_score(column, score) if there else np.nan,
                 "low": low,
                 "high": high,
-                "positives": images["positive"],
-                "negatives": images["negative"],
-                "reason": _reason(images, alone),
+                "positives": positives,
+                "negatives": negatives,
+                "reason": _reason({kind: len(found) for kind, found in of.items()}, alone),
             }
         )
     table = pd.DataFrame(rows)
@@ -187,12 +185,11 @@ def _counted(labels: np.ndarray) -> np.ndarray:
     return np.asarray(np.minimum(positives, len(labels) - positives) >= FEWEST)
 
 
-def _reason(images: dict[str, Any], alone: list[str]) -> str | None:
-    """What is to be said of a finding; None where there is nothing.
+def _reason(images: dict[str, int], alone: list[str]) -> str | None:
+    """What is to be said of a finding with so many positive and negative images, if anything.
 
     Args:
-        images: positive and negative ones.
-        alone: of these, those that all are one patient's: drawn or not, they are the same.
+        alone: the kinds whose images all are one patient's: drawn or not, they are the same.
     """
     for name, count in images.items():
         if count == 0:

@@ -1,6 +1,6 @@
-"""The charts of a notebook's own run: images, learning curves and test results."""
+"""The charts of a notebook's own run: learning curves and ROC curves."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,23 +8,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from helpers.record.tasks import MULTICLASS, MULTILABEL, Task
-from helpers.training import accuracy, roc_auc
-from helpers.training.figure_style import (
-    FAINT,
-    INK,
-    WIDTH,
-    Chart,
-    heading,
-    panels,
-    plain_axes,
-    safe,
-    styled,
-)
+from helpers.record.tasks import Task
+from helpers.training import roc_auc
+from helpers.training.figure_style import FAINT, WIDTH, figure_of, heading, panels, styled
 
-IMAGES = 8
-CONFUSED = 12
-"""Classes in the chart of those most often confused with others."""
 TRAINING, VALIDATION = "#A9B7C2", "#0072B2"
 
 
@@ -45,9 +32,8 @@ def learning(history: Sequence[Mapping[str, Any]], task: Task) -> Figure:
     for axes in (left, right):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("epoch")
-    left.legend(frameon=False)
-    if len(right.lines) > 1:
-        right.legend(frameon=False)
+        if len(axes.lines) > 1:
+            axes.legend(frameon=False)
     heading(left, "Loss")
     heading(right, task.metric.heading)
     return figure
@@ -62,69 +48,20 @@ def roc(labels: np.ndarray, scores: np.ndarray, result: roc_auc.Evaluation) -> F
     """
     from sklearn.metrics import roc_curve  # takes half a second, which ranks need not wait
 
-    figure = Chart(figsize=(WIDTH / 2, WIDTH / 2), layout="constrained")
-    axes = figure.subplots()
-    plain_axes(axes, grid="both")
+    figure, axes = figure_of(WIDTH / 2, WIDTH / 2, grid="both")
     table = result.table[result.table["finding"].isin(result.in_mean)]
     named = (
         {table["auc"].idxmax(): VALIDATION, table["auc"].idxmin(): "#D55E00"} if len(table) else {}
     )
     for column, row in table.iterrows():
         false, true, _ = roc_curve(labels[:, column], scores[:, column])
-        colour = named.get(column)
-        label = f"{row['finding'].replace('_', ' ')}: {row['auc']:.2f}" if colour else None
-        axes.plot(
-            false,
-            true,
-            color=colour or TRAINING,
-            lw=2 if colour else 1,
-            label=label,
-            zorder=3 if colour else 2,
-        )
+        axes.plot(false, true, color=TRAINING, lw=1)
+        if colour := named.get(column):
+            label = f"{row['finding'].replace('_', ' ')}: {row['auc']:.2f}"
+            axes.plot(false, true, color=colour, lw=2, label=label, zorder=3)
     axes.plot([0, 1], [0, 1], color=FAINT, lw=1, ls=":")
-    axes.set_xlabel("false positive rate")
-    axes.set_ylabel("true positive rate")
+    axes.set(xlabel="false positive rate", ylabel="true positive rate")
     heading(axes, "ROC curves, best and worst named")
     if named:
         axes.legend(frameon=False, loc="lower right")
     return figure
-
-
-@styled
-def confused(targets: np.ndarray, scores: np.ndarray, result: accuracy.Evaluation) -> Figure:
-    """The classes that are most often confused: the share of each, and the class named instead.
-
-    Args:
-        targets, scores: of the test part, (images,) and (images, classes); ``result`` has it all.
-    """
-    table = result.table.dropna(subset=["top1"]).assign(wrong=lambda rows: 1 - rows["top1"])
-    table = table.sort_values("wrong", ascending=False, kind="stable").head(CONFUSED)
-    figure = Chart(figsize=(WIDTH / 1.5, 1 + 0.3 * max(len(table), 1)), layout="constrained")
-    axes = figure.subplots()
-    plain_axes(axes, grid="x")
-    rows = range(len(table))
-    axes.barh(rows, 100 * table["wrong"], height=0.6, color=TRAINING)
-    for row, name in enumerate(table["class"]):
-        most = result.confusions[result.confusions["class"] == name]
-        if not most.empty:
-            first = most.iloc[0]
-            axes.barh(row, 100 * first["share"], height=0.6, color=VALIDATION)
-            axes.annotate(
-                f"as {safe(first['predicted_as'])}",
-                (100 * table["wrong"].iloc[row], row),
-                xytext=(4, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=8,
-                color=INK,
-            )
-    axes.set_yticks(rows, [safe(name) for name in table["class"]])
-    axes.set_ylim(max(len(table), 1) - 0.5, -0.5)
-    axes.set_xlim(0, 1.3 * max(100 * table["wrong"].max() if len(table) else 0, 1))
-    axes.set_xlabel("% of the class's test images; dark: as the class named")
-    heading(axes, "Confused with another class")
-    return figure
-
-
-TEST: dict[str, Callable[..., Figure]] = {MULTILABEL.name: roc, MULTICLASS.name: confused}
-"""What shows a test, by task, of its targets, its scores and what they come to."""

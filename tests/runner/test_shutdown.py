@@ -165,7 +165,8 @@ def test_where_a_run_is_in_an_epoch_is_no_sign_of_life_and_in_no_log(
     heartbeat.say("Epoch 1 of 2: loss 1")
     with pytest.raises(hangs.Stalled):
         for number in range(400):
-            heartbeat.show(f"Epoch 2 of 2: in the first step, for {number} s")
+            line = f"Epoch 2 of 2: in the first step, for {number} s"
+            heartbeat.say(line, heartbeat.MOVING)
             watch.look()
             time.sleep(0.02)
     assert ("Epoch 1 of 2: loss 1", False) in heard and any(moving for _, moving in heard)

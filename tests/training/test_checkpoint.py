@@ -93,45 +93,22 @@ def test_nothing_to_resume_is_said(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "Nothing to resume" in capsys.readouterr().out
 
 
-def test_a_whole_run_leaves_no_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"recipe": {"seed": 3, "batch_size": 32}}, "batch_size 64, seed 0"),
+        ({"data": {"sha256": "3" * 64}}, f"images {'2' * 64}"),
+        ({"framework": {"name": "Keras", "kernel": "horovod"}}, "framework PyTorch in kernel py"),
+    ],
+)
+def test_another_run_is_refused_with_what_differs(
+    tmp_path: Path, other: dict[str, Any], said: str
+) -> None:
+    """Its weights may fit, but a record is of one recipe, the same images and one framework."""
     write(tmp_path)
-    checkpoint.remove(tmp_path)
-    assert not (tmp_path / checkpoint.FILE).exists()
-    checkpoint.remove(tmp_path)  # nothing there is no error
-
-
-def test_another_recipe_is_refused_with_what_differs(tmp_path: Path) -> None:
-    write(tmp_path)
-    other = {"seed": 3, "batch_size": 32, "global_batch_size": 64}
-    with pytest.raises(UserError) as refused:
-        begin(tmp_path, resume=True, recipe=other, data={"sha256": "3" * 64})
-    assert str(refused.value) == (
-        f"{tmp_path / checkpoint.FILE}: belongs to a run with another recipe (batch_size 64, "
-        f"global_batch_size 128, images {'2' * 64}, seed 0); use that recipe, or remove it"
-    )
-    assert (tmp_path / checkpoint.FILE).exists()
-
-
-def test_other_images_are_refused(tmp_path: Path) -> None:
-    write(tmp_path)
-    with pytest.raises(
-        UserError, match="belongs to a run on other images or labels; use the same data"
-    ):
-        begin(tmp_path, resume=True, data={"sha256": "3" * 64})
-    assert (tmp_path / checkpoint.FILE).exists()
+    with pytest.raises(UserError, match=rf"belongs to another run \({said}"):
+        begin(tmp_path, resume=True, **other)
     assert begin(tmp_path, resume=True).epoch == 1
-
-
-def test_another_framework_or_environment_is_refused(tmp_path: Path) -> None:
-    """Its weights would fit, but a record is of one of them."""
-    write(tmp_path, framework={"name": "Keras", "kernel": "tensorflow"})
-    with pytest.raises(UserError) as refused:
-        begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "horovod"})
-    assert str(refused.value) == (
-        f"{tmp_path / checkpoint.FILE}: belongs to a run by Keras in kernel tensorflow, but this "
-        "run uses Keras in kernel horovod; resume it there, or remove the file"
-    )
-    assert begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "tensorflow"}).epoch
 
 
 def test_other_code_goes_on_and_that_is_said_and_recorded(
@@ -261,48 +238,6 @@ def test_a_disk_that_is_full_is_an_error_and_leaves_the_one_before(
     with pytest.raises(OSError, match="No space"):
         writer.close()
     assert begin(tmp_path, resume=True).epoch == 1
-
-
-def test_a_failure_is_told_at_the_next_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / checkpoint.FILE).mkdir()  # cannot be replaced
-    writer = checkpoint.Writer(begin(tmp_path / "run", resume=False))
-    monkeypatch.setattr(writer, "_path", tmp_path / checkpoint.FILE)
-    writer.save([ROW], 1.0, INITIAL, ADAM)
-    with pytest.raises(OSError, match="directory"):
-        writer.save([ROW, ROW | {"epoch": 2}], 1.0, INITIAL, ADAM)
-    assert [path.name for path in tmp_path.glob(".*")] == []
-
-
-def test_a_folder_that_is_not_there_is_made(tmp_path: Path) -> None:
-    found = Checkpoint(INITIAL, tmp_path / "a" / "b", {"epochs": 5})
-    writer = checkpoint.Writer(found)
-    writer.save([ROW], 1.0, INITIAL, ADAM)
-    writer.close()
-    writer.close()  # twice is no error
-    assert (tmp_path / "a" / "b" / checkpoint.FILE).exists()
-
-
-def test_what_holds_training_up_is_added_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By a clock of our own: the wait for the checkpoint before."""
-    now = [100.0]
-    writer = checkpoint.Writer(begin(tmp_path, resume=False))
-    assert writer.seconds == 0.0
-    close = writer.close
-
-    def takes_two_seconds() -> None:
-        close()
-        now[0] += 2.0
-
-    monkeypatch.setattr(checkpoint.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(writer, "close", takes_two_seconds)
-    writer.save([ROW], 1.0, INITIAL, ADAM)
-    writer.save([ROW, ROW | {"epoch": 2}], 1.0, INITIAL, ADAM)
-    close()
-    assert writer.seconds == 4.0
 
 
 def test_an_interrupt_waits_for_the_epoch_that_was_told(tmp_path: Path) -> None:
