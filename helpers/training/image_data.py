@@ -67,9 +67,8 @@ class Data:
 
     def read(self, row: int) -> np.ndarray:
         """The image in that row, uint8 (H, W, planes)."""
-        if self._array is None:
-            return to_channels(self.reader.read(int(row)), self.planes)
-        return to_channels(self._array[row], self.planes)
+        image = self.reader.read(int(row)) if self._array is None else self._array[row]
+        return to_channels(image, self.planes)
 
     def targets(self, table: pd.DataFrame) -> np.ndarray:
         """Findings: float32 (N, len(classes)) of 0 and 1. Classes: their numbers, int64 (N,)."""
@@ -84,32 +83,14 @@ class Data:
 
     def groups(self) -> str:
         """How many groups (patients) there are, and whether any is in two parts."""
-        parts = [self.train, self.valid, self.test]
-        ends = np.cumsum([0, *map(len, parts)])
-        at = {n: np.arange(ends[n], ends[n + 1]) for n in range(3)}
-        groups = [group for part in parts for group in part["group"]]
-        paths = [str(path) for part in parts for path in part["path"]]
+        import pandas as pd
+
+        parts = dict(zip(PARTS, (self.train, self.valid, self.test), strict=True))
+        every = pd.concat(parts, names=["part"])
         known = isinstance(self.reader, CatalogReader) and self.reader.catalog.groups is not None
-        names = {name: at[n] for n, name in enumerate(PARTS)}
-        return describe_groups(groups if known else None, paths, names).text
-
-    @property
-    def labels(self) -> list[str]:
-        """Names of what ``targets`` has, in its order, as a table's columns have them."""
-        if self.task == MULTICLASS:
-            return list(self.classes)
-        return [column for column in self.train.columns if column in self.classes]
-
-    @property
-    def array(self) -> np.ndarray | None:
-        """All images, uint8 (images, H, W, planes), mapped or in memory; ``row`` is the place.
-
-        None where each has to be read, or to change its colour.
-        """
-        array = self._of_reader
-        if array is not None and array.ndim == 3:
-            array = array[..., np.newaxis]
-        return array if array is not None and array.shape[3] == self.planes else None
+        at = {name: np.flatnonzero(every.index.get_level_values("part") == name) for name in parts}
+        paths = every["path"].astype(str).tolist()
+        return describe_groups(every["group"].tolist() if known else None, paths, at).text
 
     @property
     def format(self) -> str:
@@ -155,14 +136,11 @@ class Data:
             return list(self.read(int(images["row"].iloc[0])).shape)
         return [Path(path).stat().st_size for path in images["path"]]
 
-    @property
-    def _of_reader(self) -> np.ndarray | None:
-        return self.reader.array if isinstance(self.reader, CatalogReader) else None
-
     @cached_property
     def _array(self) -> np.ndarray | None:
-        """The reader's; no memory map, of which each image would be one again."""
-        return None if self._of_reader is None else np.asarray(self._of_reader)
+        """All images in memory or mapped; no memory map, of which each image would be one again."""
+        array = self.reader.array if isinstance(self.reader, CatalogReader) else None
+        return None if array is None else np.asarray(array)
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process maps or reads the array again: sent there, it would be one more copy.
@@ -270,11 +248,10 @@ def check_images(recipe: Recipe, folder: Path | None) -> None:
         return  # all were decoded then
     reader = image_readers.open_images(recipe, folder)
     if isinstance(reader, CatalogReader):
-        if reader.array is not None:
-            return
-        with ThreadPoolExecutor() as pool:
-            for i, image in enumerate(pool.map(reader.read, range(len(reader)))):
-                _check_image(image, recipe, reader.catalog.path(i))
+        if reader.array is None:
+            with ThreadPoolExecutor() as pool:
+                for i, image in enumerate(pool.map(reader.read, range(len(reader)))):
+                    _check_image(image, recipe, reader.catalog.path(i))
         return
     where = recipe.own[custom_code.READER]
     for i in range(len(reader.targets)):  # one by one: own code need not bear threads
@@ -292,18 +269,15 @@ def _check_image(image: Any, recipe: Recipe, where: str) -> None:
     shape: tuple[int, ...] = getattr(image, "shape", ())
     if getattr(image, "dtype", None) != np.uint8 or len(shape) != 3 or shape[2] not in (1, 3):
         raise UserError(f"{where}: must be uint8 (height, width, 1 or 3)")
-    side = min(shape[:2])
+    side, size = min(shape[:2]), f"{where}: {shape[1]} x {shape[0]} pixels"
     if side < recipe.crop:
         raise UserError(
-            f"{where}: {shape[1]} x {shape[0]} pixels do not hold the crop of {recipe.crop} px; "
-            "give all images one size"
+            f"{size} do not hold the crop of {recipe.crop} px; give all images one size"
         )
-    if (
-        side > recipe.crop == recipe.image_size
-    ):  # as large as the first image: no crop was asked for
+    if side > recipe.crop == recipe.image_size:  # the first image's size: no crop was asked for
         raise UserError(
-            f"{where}: {shape[1]} x {shape[0]} pixels, and the first image's shorter side has "
-            f"{recipe.crop}; give all images one size, or a crop under [data]"
+            f"{size}, and the first image's shorter side has {recipe.crop}; give all images one "
+            "size, or a crop under [data]"
         )
 
 

@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import data_prep
 from data_prep import synthetic_folder, synthetic_nih, synthetic_shapes
@@ -29,12 +28,11 @@ SMALL_SOURCE = 256
 """Pixels of those: on two cores they were there after 7 s instead of 20 (one run each)."""
 
 
-@dataclass(frozen=True)
-class StandIn:
+class StandIn(NamedTuple):
     """Generated images in the published format of a reader.
 
     ``name`` is their folder's under data/, with the version of what makes them, for an older one's
-    are others. ``resize`` is said to ``data_prep.resize_folder``, which makes small ones of them.
+    are others. ``resize`` are arguments of ``data_prep.resize_folder``, which makes small ones.
     """
 
     name: str
@@ -43,32 +41,30 @@ class StandIn:
     resize: Mapping[str, Any]
 
 
-def _version(tool: str) -> str:
-    return tool.rpartition(" ")[2]
+def _folder(kind: str, tool: str) -> str:
+    return f"demo-{kind}-{tool.rpartition(' ')[2]}"
 
 
+XRAYS, PICTURES = "X-ray-like images", "pictures in ten classes"
 STAND_INS = {
     "nih": StandIn(
-        f"demo-{synthetic_nih.VERSION}",
-        "X-ray-like images",
-        lambda to: data_prep.generate_nih(to),
-        {},
+        f"demo-{synthetic_nih.VERSION}", XRAYS, lambda to: data_prep.generate_nih(to), {}
     ),
     "nih, small": StandIn(
         f"demo-small-{synthetic_nih.VERSION}",
-        "X-ray-like images",
+        XRAYS,
         lambda to: data_prep.generate_nih(to, size=SMALL_SOURCE),
         {},
     ),
     "imagefolder": StandIn(
-        f"demo-imagefolder-{_version(synthetic_shapes.TOOL)}",
-        "pictures in ten classes",
+        _folder("imagefolder", synthetic_shapes.TOOL),
+        PICTURES,
         synthetic_shapes.generate_imagefolder,
         {"reader": "imagefolder", "format": "jpeg", "resize_mode": "center-crop"},
     ),
     "cifar10": StandIn(
-        f"demo-cifar10-{_version(synthetic_shapes.TOOL)}",
-        "pictures in ten classes",
+        _folder("cifar10", synthetic_shapes.TOOL),
+        PICTURES,
         synthetic_shapes.generate_cifar10,
         {"reader": "cifar10"},
     ),
@@ -104,11 +100,11 @@ def data_folder(recipe: Recipe, data: str | Path = "auto") -> Path | None:
         if _is_there(real):
             return real
     source = paths.DATA / _stand_in(recipe).name
-    if _as_published(recipe):
-        return _in_utf8(source)
+    if recipe.reader == "cifar10" and recipe.image_size in (0, 32):  # read as it is published
+        return source
     colour = "-rgb" if recipe.planes == 3 else "-grey"
     colour = "" if recipe.reader == "nih" and recipe.planes == 1 else colour
-    return _in_utf8(Path(f"{source}-{recipe.image_size or UNSIZED}{colour}"))
+    return Path(f"{source}-{recipe.image_size or UNSIZED}{colour}")
 
 
 def _is_there(folder: Path) -> bool:
@@ -116,11 +112,6 @@ def _is_there(folder: Path) -> bool:
     if folder.name in (REAL["cifar10"], STAND_INS["cifar10"].name):
         return any((folder / name).exists() for name in CIFAR10)
     return data_prep.is_complete(folder)
-
-
-def _as_published(recipe: Recipe) -> bool:
-    """CIFAR-10 in its own size is read into memory as it is."""
-    return recipe.reader == "cifar10" and recipe.image_size in (0, 32)
 
 
 def _make(recipe: Recipe, folder: Path) -> None:
@@ -148,17 +139,6 @@ def _given_folder(data: str | Path, recipe: Recipe) -> Path:
     """The folder or archive that the user named, relative to this folder or the checkout."""
     for folder in (Path(data), paths.ROOT / data):
         if folder.exists():
-            return _in_utf8(folder.resolve())
+            return folder.resolve()
     right = "a label file and images/" if recipe.reader == "nih" else "the images"
     raise UserError(f"data folder '{data}' does not exist: name one with {right}")
-
-
-def _in_utf8(folder: Path) -> Path:
-    """``folder``; neither tables nor records can hold another name."""
-    try:
-        str(folder).encode()
-    except UnicodeEncodeError:
-        raise UserError(
-            f"{folder}: its name is not UTF-8 (or the locale is not: LC_ALL=C.UTF-8); rename it"
-        ) from None
-    return folder

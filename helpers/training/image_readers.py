@@ -96,7 +96,7 @@ def _own(maker: Callable[..., Any], where: str, folder: Path | None, changed: in
     reader: Reader = maker() if folder is None else maker(folder)
     data_prep.check_reader(reader, where)
     try:
-        cloudpickle.dump(reader, _Nowhere())
+        cloudpickle.dumps(reader)
     except Exception as error:
         raise UserError(
             f"{where}: cannot be sent to the worker processes ({error}): "
@@ -104,13 +104,6 @@ def _own(maker: Callable[..., Any], where: str, folder: Path | None, changed: in
         ) from error
     _check_names(reader, where)
     return reader
-
-
-class _Nowhere:
-    """A file that keeps nothing."""
-
-    def write(self, data: Any) -> int:
-        return memoryview(data).nbytes
 
 
 def _check_names(reader: Reader, where: str) -> None:
