@@ -20,7 +20,6 @@ from helpers.record import run_identity
 from helpers.results import comparison
 from helpers.results.charts import Chart
 from helpers.results.comparison import Comparison
-from helpers.training import arithmetic as arithmetic_section
 from helpers.training import roc_auc
 from helpers.training.figure_style import WIDTH
 
@@ -187,17 +186,6 @@ def started(folder: Path, devices: Devices | int = 2, **given: Any) -> record.Ru
 def rounds(rate: float) -> dict[str, Any]:
     """What the measured turns came to, around ``rate`` images/s."""
     return record.throughput([rate * part for part in (0.98, 0.99, 1, 1, 1.01, 1.02)], images=128)
-
-
-def arithmetic(speed: float, product: float = 5e10) -> dict[str, Any]:
-    """The section beside what :func:`make` gives a run of that speed, of DenseNet121 at 32 px."""
-    return record.arithmetic(
-        [product * part for part in (0.9, 1, 1, 1, 1, 1.1)],
-        size=1024,
-        dtype="float32",
-        flops_per_image=arithmetic_section.flops_of_training("densenet121", 14, 32),
-        measured={"files": rounds(speed), "synthetic": rounds(1.25 * speed)},
-    )
 
 
 def resamples(auc: float, half: float = 0.03) -> list[float]:

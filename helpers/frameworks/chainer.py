@@ -220,21 +220,6 @@ def apart(function: Callable[[], Found], devices: Sequence[Device]) -> Found:
     return found
 
 
-def matrix_product(size: int, dtype: str, device: Device) -> Callable[[int], None]:
-    with chainer.using_device(device):
-        row = device.xp.linspace(-1, 1, size, dtype="float32")
-        matrix = device.xp.outer(row, row / row.dot(row)).astype(dtype)
-
-    def multiply(times: int) -> None:
-        with chainer.using_device(device):
-            found = matrix
-            for _ in range(times):
-                found = device.xp.matmul(matrix, found)
-        synchronize([device])
-
-    return multiply
-
-
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """The first process's: those of MultiprocessParallelUpdater do not share theirs."""
     return seconds

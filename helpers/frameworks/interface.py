@@ -239,21 +239,6 @@ class Framework(Protocol):
             The mean loss, and the gradients by torchvision's names.
         """
 
-    def matrix_product(self, size: int, dtype: str, device: Device) -> Callable[[int], None]:
-        """A callable that multiplies square matrices on one device, so many times, and then waits.
-
-        Each product is multiplied by the same matrix again, so they are computed one after another.
-        The matrix is a projection: no product overflows.
-
-        Args:
-            size: rows of a matrix, and columns.
-            dtype: ``float32``, ``bfloat16`` or ``float16``.
-            device: a handle from :meth:`list_devices`.
-
-        Returns:
-            The callable. The matrix is already on the device.
-        """
-
     def slowest(self, seconds: float, devices: Sequence[Device]) -> float:
         """The longest time that any replica's process measured.
 

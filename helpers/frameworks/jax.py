@@ -207,20 +207,6 @@ def set_epoch(loader: Any, epoch: int) -> None:
     loader.set_epoch(epoch)
 
 
-def matrix_product(size: int, dtype: str, device: Device) -> Callable[[int], None]:
-    with jax.default_device(device):
-        row = jnp.linspace(-1, 1, size)
-        matrix = jnp.outer(row, row / row.dot(row)).astype(dtype)
-
-    def multiply(times: int) -> None:
-        found = matrix
-        for _ in range(times):
-            found = matrix @ found
-        jax.block_until_ready(found)
-
-    return multiply
-
-
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
     return float(jax_ranks.gathered(np.array(seconds)).max())

@@ -31,7 +31,6 @@ from helpers.frameworks.interface import Watching
 from helpers.frameworks.keras_models import *
 from helpers.frameworks.tensorflow import (
     list_devices,
-    matrix_product,
     queued,
     slowest,
     synchronize,

@@ -200,20 +200,6 @@ def set_step(replica: Any, step: int) -> None:
     replica.optimizer.set_learning_rate(replica.schedule(step - 1))
 
 
-def matrix_product(size: int, dtype: str, device: Device) -> Callable[[int], None]:
-    row = mx.nd.linspace(-1, 1, size, ctx=device)
-    other = row / mx.nd.dot(row, row)
-    matrix = mx.nd.broadcast_mul(row.expand_dims(1), other.expand_dims(0)).astype(dtype)
-
-    def multiply(times: int) -> None:
-        found = matrix
-        for _ in range(times):
-            found = mx.nd.dot(matrix, found)
-        found.wait_to_read()
-
-    return multiply
-
-
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
     return float(mxnet_ranks.gathered(np.array(seconds)).max())

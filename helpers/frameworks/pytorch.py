@@ -215,19 +215,6 @@ def set_step(replica: Any, step: int) -> None:
         group["lr"] = rate * factor(step)
 
 
-def matrix_product(size: int, dtype: str, device: Device) -> Callable[[int], None]:
-    row = torch.linspace(-1, 1, size, device=device)
-    matrix = torch.outer(row, row / row.dot(row)).to(getattr(torch, dtype))
-
-    def multiply(times: int) -> None:
-        found = matrix
-        for _ in range(times):
-            found = torch.mm(matrix, found)
-        synchronize([device])
-
-    return multiply
-
-
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     if not dist.is_initialized():
         return seconds

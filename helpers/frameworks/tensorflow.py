@@ -202,21 +202,6 @@ def set_step(replica: Any, step: int) -> None:
         next(replica.rates)
 
 
-def matrix_product(size: int, dtype: str, device: Device) -> Callable[[int], None]:
-    with tf.device(device):
-        row = tf.linspace(-1.0, 1.0, size)
-        matrix = tf.cast(row[:, None] * row / tf.tensordot(row, row, 1), dtype)
-
-    def multiply(times: int) -> None:
-        with tf.device(device):
-            found = matrix
-            for _ in range(times):
-                found = tf.linalg.matmul(matrix, found)
-        synchronize([device])
-
-    return multiply
-
-
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
     return float(tensorflow_ranks.gathered(np.array(seconds)).max())

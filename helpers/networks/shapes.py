@@ -7,7 +7,6 @@ shortcuts without parameters: every second pixel, and zeros in the new channels.
 parameters with 10 outputs. torchvision has none, so its names follow those of resnet50.
 """
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -26,21 +25,6 @@ RESNET50 = {64: 3, 128: 4, 256: 6, 512: 3}
 
 EXPANSION = 4
 """A block of ResNet50 ends in so many times the channels of its 3x3 convolution."""
-
-_HALVED = {
-    "densenet121": {
-        "features.conv0.weight": 1,
-        "features.denseblock1.denselayer1.norm1.weight": 1,
-        **{f"features.denseblock{n}.denselayer1.norm1.weight": 0 for n in (2, 3, 4)},
-    },
-    "resnet44": {f"layer{n}.0.conv1.weight": 1 for n in (2, 3)},
-    "resnet50": {
-        "conv1.weight": 1,
-        "layer1.0.conv1.weight": 1,
-        **{f"layer{n}.0.conv2.weight": 1 for n in (2, 3, 4)},
-    },
-}
-"""Arrays at which the image is halved, or right before them; 1 where an odd side is rounded up."""
 
 RUNNING = ("running_mean", "running_var")
 
@@ -62,25 +46,6 @@ def shapes(network: str = "densenet121", outputs: int = 14) -> Shapes:
     backbone, channels = make[network]()
     name = head(network)
     return backbone | {f"{name}.weight": (outputs, channels), f"{name}.bias": (outputs,)}
-
-
-def multiply_adds(network: str, outputs: int, crop: int) -> int:
-    """Multiply-adds of one image's forward pass, in convolutions and the last layer.
-
-    Args:
-        network: one of ``NETWORKS``.
-        outputs: of the last layer.
-        crop: height and width of the image.
-    """
-    total, side = 0, crop
-    for name, shape in shapes(network, outputs).items():
-        if name in _HALVED[network]:
-            side = (side + _HALVED[network][name]) // 2
-        if len(shape) == 4:
-            total += math.prod(shape) * side**2
-        elif len(shape) == 2:
-            total += math.prod(shape)
-    return total
 
 
 def head(network: str) -> str:

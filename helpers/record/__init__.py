@@ -7,7 +7,6 @@ sees half a record.
 
 from helpers.record.file import FILE, check, plain, read, write
 from helpers.record.sections import (
-    arithmetic,
     energy,
     memory,
     other_programs,
@@ -23,7 +22,6 @@ __all__ = [
     "SCHEMA",
     "Record",
     "Run",
-    "arithmetic",
     "check",
     "energy",
     "memory",

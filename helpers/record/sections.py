@@ -58,42 +58,6 @@ def throughput(rates: Sequence[float], *, images: int, steps: int = 1) -> dict[s
     }
 
 
-def arithmetic(
-    rounds: Sequence[float],
-    *,
-    size: int,
-    dtype: str,
-    flops_per_image: int | None,
-    measured: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The section ``arithmetic``, from the FLOP/s of the product over all devices in each round.
-
-    ``measured`` has the sections ``files`` and ``synthetic``, of the same rounds.
-    """
-    found = {
-        "size": size,
-        "dtype": dtype,
-        "product": {"flops_per_second": median(rounds), **_range(rounds), "rounds": list(rounds)},
-        "flops_per_image": flops_per_image,
-        "reason": None,
-    }
-    if flops_per_image is None:
-        return found | {"reason": "the FLOPs of your own network are not counted"}
-    for kind in TRAINED:
-        achieved = [rate * flops_per_image for rate in measured[kind]["rounds"]]
-        shares = [rate / product for rate, product in zip(achieved, rounds, strict=True)]
-        found[kind] = {
-            "flops_per_second": median(achieved),
-            "share": median(shares),
-            **_range(shares),
-        }
-    return found
-
-
-def _range(values: Sequence[float]) -> dict[str, float]:
-    return {"low": min(values), "high": max(values)}
-
-
 def other_programs(found: Mapping[str, Any]) -> str:
     """The section ``other_programs`` in words."""
     if found["used"] is None:

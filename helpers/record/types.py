@@ -19,7 +19,6 @@ Amount = Annotated[float, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0)]
 Rate = Annotated[float, Meta(ge=1e-6)]
 """Images per second, over all devices."""
-Flops = Annotated[float, Meta(ge=1)]
 """FLOP/s, over all devices."""
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Share = Fraction | None
@@ -295,36 +294,6 @@ class Throughput(TypedDict):
     rounds: Annotated[list[Rate], Meta(min_length=1)]
 
 
-class Product(TypedDict):
-    """A matrix product on all devices at the same time."""
-
-    flops_per_second: Flops  # the median of the rounds
-    low: Flops
-    high: Flops
-    rounds: Annotated[list[Flops], Meta(min_length=1)]
-
-
-class Achieved(TypedDict):
-    """FLOP/s of training, and their part of the product's in the same round."""
-
-    flops_per_second: Amount
-    share: Amount  # the median of the rounds
-    low: Amount
-    high: Amount
-
-
-class Arithmetic(TypedDict):
-    """Training's FLOP/s against those of a matrix product: a measured reference, not a limit."""
-
-    size: Annotated[int, Meta(ge=1, le=1_000_000)]  # rows and columns of the matrices
-    dtype: Literal["float32", "bfloat16", "float16"]  # with precision tf32, rounded to TF32
-    product: Product
-    flops_per_image: Annotated[int, Meta(ge=1, le=10**18)] | None  # of training
-    reason: str | None  # why they are not known
-    files: NotRequired[Achieved]
-    synthetic: NotRequired[Achieved]
-
-
 class Attribution(TypedDict):
     """What training time went to."""
 
@@ -388,7 +357,6 @@ class Record(TypedDict):
     synthetic: NotRequired[Throughput]
     no_allreduce: NotRequired[Throughput]  # synthetic data; absent on one device
     loader: NotRequired[Throughput]
-    arithmetic: NotRequired[Arithmetic]
     attribution: NotRequired[Attribution]
     checkpoint: NotRequired[Checkpoint]
     energy: NotRequired[Energy]

@@ -24,7 +24,7 @@ from helpers.training.run_state import RunState
 
 OF_TRAINING = (
     *("fairness", "data", "epochs", "training", "checkpoint", "test", "files", "synthetic"),
-    *("no_allreduce", "loader", "arithmetic", "other_programs"),
+    *("no_allreduce", "loader", "other_programs"),
     *("monitor", "energy", "memory", "attribution"),
 )
 """The record's sections that a new training replaces."""

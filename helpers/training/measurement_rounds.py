@@ -1,9 +1,8 @@
 """Take a notebook's measured turns in rounds, so that a slow minute affects all of them.
 
 In each round every measurement has one turn: training on *files*, on *synthetic* data that lies
-ready, the same *silent* (without all-reduce, where there is more than one device), the *loader*
-alone, and a matrix *product* for comparison (``helpers.training.arithmetic``). What is compared was
-then measured seconds apart.
+ready, the same *silent* (without all-reduce, where there is more than one device), and the *loader*
+alone. What is compared was then measured seconds apart.
 """
 
 import math
@@ -30,24 +29,19 @@ MOST_SECONDS = 60.0
 LARGEST_SPREAD = 1.3
 """The fastest round divided by the slowest; a larger spread is said."""
 
-KINDS = ("files", "synthetic", "no_allreduce", "loader")
-"""Those that are counted in images."""
 IMPOSSIBLE = "the all-reduce alone took longer than a whole step on synthetic data"
 """Why several devices have no measurement without all-reduce."""
-PRODUCT = "product"
 # The loader comes right before the files: it leaves nothing read ahead, which would make the
-# first steps on files look as if loading cost nothing. The product comes right after synthetic
-# data: steps with an all-reduce end at the same time in all processes.
+# first steps on files look as if loading cost nothing.
 _ORDERS = (
-    ("loader", "files", "synthetic", PRODUCT, "no_allreduce"),
-    ("no_allreduce", "synthetic", PRODUCT, "loader", "files"),
+    ("loader", "files", "synthetic", "no_allreduce"),
+    ("no_allreduce", "synthetic", "loader", "files"),
 )
 
 Turn = Callable[[int], float]
 """Takes that many steps, after one more that is not counted; the mean seconds of a step."""
 Seconds = dict[str, list[float]]
-"""By kind, the seconds of a step over all devices (for the loader: of a global batch; for the
-product: of one on each device), a round each."""
+"""By kind, the seconds of a step over all devices (of the loader: of a global batch), by round."""
 
 
 def steps_of_a_turn(seconds: float) -> int:
@@ -120,7 +114,6 @@ PHASES = {
     "synthetic": "synthetic",
     "no_allreduce": "without all-reduce",
     "loader": "loader alone",
-    PRODUCT: "matrix product",
 }
 
 
@@ -157,7 +150,6 @@ def as_record(
             [images / turn for turn in turns], images=images, steps=steps.get(kind, 1)
         )
         for kind, turns in seconds.items()
-        if kind in KINDS
     }
 
 

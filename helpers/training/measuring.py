@@ -7,14 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from helpers import record
 from helpers.errors import LoaderError, UserError
 from helpers.fairness import training_checks
 from helpers.fairness.check_results import Check
-from helpers.frameworks.precisions import DTYPES
 from helpers.launch import samplers
-from helpers.training import arithmetic, measurement_rounds, notebook_run, other_programs
-from helpers.training.measurement_rounds import PRODUCT, TRAINED, Seconds
+from helpers.training import measurement_rounds, notebook_run, other_programs
+from helpers.training.measurement_rounds import TRAINED, Seconds
 from helpers.training.training_notes import TurnNotes
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ TURNS = {
 A notebook of several devices has ``no_all_reduce``; or ``all_reduce``, the all-reduce alone, where
 a step without it would have to be compiled. Its time is taken off that of a step on synthetic data.
 """
-FROM_THEM = ("arithmetic", "other_programs", "monitor", "energy", "memory", "attribution")
+FROM_THEM = ("other_programs", "monitor", "energy", "memory", "attribution")
 """The record's sections that follow from the measurements."""
 READ_AHEAD = 2
 """Batches that each loader worker has ready: ``DataLoader``'s default."""
@@ -63,7 +61,6 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
     timed = {TURNS[name]: _timed(run, name, turn, done) for name, turn in turns.items()}
     if world == 1:
         timed.pop("no_allreduce", None)
-    timed[PRODUCT] = lambda steps: _product(run)
 
     def first(value: T) -> T:
         found: T = run.gather(value)[0]
@@ -72,7 +69,7 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
     many = first(measurement_rounds.steps_of_a_turn(run.loop.typical_step))
     with run.monitor.phase("warm-up"):  # which tells how long a step on synthetic data takes
         quick = first(measurement_rounds.steps_of_a_turn(timed["synthetic"](many)))
-    steps = {"files": many, "synthetic": quick, "no_allreduce": quick, "loader": 1, PRODUCT: 1}
+    steps = {"files": many, "synthetic": quick, "no_allreduce": quick, "loader": 1}
     own = recipe.global_batch_size // run.loop.processes
     with run.others.during("rounds"):
         seconds = measurement_rounds.take_turns(
@@ -159,33 +156,16 @@ def amount(each: Sequence[Mapping[str, Amount]], own: int, *, overflows: bool) -
     return Check(AMOUNT, float(worst), 0.0, "; ".join(wrong) or fair)
 
 
-def _product(run: RunState) -> float:
-    """Seconds of a matrix product on each of this process's devices at the same time."""
-    kind, precision = run.setup.devices.kind, run.recipe.precision
-    return arithmetic.seconds_a_product(run.own_devices, kind, run.framework, precision)
-
-
 def _record(run: RunState, seconds: Seconds, steps: Mapping[str, int]) -> None:
     """Show and record the rounds, of which each is the slowest process's."""
-    kind, world = run.setup.devices.kind, run.setup.replicas
     seconds = measurement_rounds.without_the_impossible(seconds)
     images = run.setup.recipe.global_batch_size
     measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
     for name, found in measured.items():
         run.tell(notebook_run.add, name, found)
-    flops = arithmetic.flops_of_product(kind, world)
-    r = run.recipe
-    computed = record.arithmetic(
-        [flops / round for round in seconds[PRODUCT]],
-        size=arithmetic.SIZES[kind],
-        dtype=DTYPES[r.precision],
-        flops_per_image=arithmetic.flops_of_training(r.network, r.outputs, r.crop),
-        measured=measured,
-    )
-    run.tell(notebook_run.add, "arithmetic", computed)
-    said = arithmetic.in_words(computed)
-    if world == 1:
-        said += "\nOne device has no all-reduce to leave out, so there are three measurements."
+    if run.setup.replicas == 1:
+        said = "One device has no all-reduce to leave out, so there are three measurements.\n"
+        run.tell(notebook_run.say, said)
     elif "no_allreduce" not in measured:
-        said += f"\nWithout all-reduce is left out: {measurement_rounds.IMPOSSIBLE}."
-    run.tell(notebook_run.say, f"{said}\n")
+        said = f"Without all-reduce is left out: {measurement_rounds.IMPOSSIBLE}.\n"
+        run.tell(notebook_run.say, said)

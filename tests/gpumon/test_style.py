@@ -31,7 +31,7 @@ def phases() -> list[str]:
     files = (paths.ROOT / "helpers").rglob("*.py")
     text = "".join(path.read_text(encoding="utf-8") for path in files)
     marked = re.findall(r'phase\("([^"]+)', text)
-    return sorted({*marked, *OF_NOTEBOOKS, "without all-reduce", "loader alone", "matrix product"})
+    return sorted({*marked, *OF_NOTEBOOKS, "without all-reduce", "loader alone"})
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=list(THEMES))

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import multiplied
 import numpy as np
 import own_networks
 import pytest
@@ -67,10 +66,6 @@ def test_a_precision_that_it_cannot_compute_in_is_refused_with_its_reason(
             adapter.framework.configure(precision, "gpu")
     with pytest.raises(UnsupportedError, match="tensor cores"):
         adapter.framework.configure("tf32", "cpu")
-
-
-def test_a_matrix_product_is_waited_for(adapter: OfFramework) -> None:
-    multiplied.assert_waited_for(adapter.framework, adapter.devices[1])
 
 
 def test_the_step_of_the_self_test_is_right_and_another_is_not(adapter: OfFramework) -> None:

@@ -18,7 +18,6 @@ from chainer.training.updaters import multiprocess_parallel_updater as updater
 
 from helpers.frameworks import chainer as framework
 from helpers.frameworks import replicas
-from helpers.training import arithmetic
 
 HUNG = 120.0
 """Seconds after which a collective that some process never joins is an error, and not a wait."""
@@ -139,7 +138,6 @@ def install(gpus: int, floats: int) -> None:
     for name, value in stand_ins.items():
         setattr(updater, name, value)
     framework.synchronize = synchronize
-    arithmetic.SIZES["gpu"] = 64  # NumPy computes in a GPU's place
 
 
 class OnGpus:

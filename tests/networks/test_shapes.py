@@ -23,34 +23,6 @@ def test_parameters_are_those_published(network: str, outputs: int, parameters: 
     assert sum(np.prod(found[name]) for name in trained) == parameters
 
 
-COUNTED = """
-import json, torch
-from torch.utils.flop_counter import FlopCounterMode
-from helpers.networks import pytorch, weights
-from helpers.networks.shapes import NETWORKS
-from helpers.recipe import RECIPES
-for network in NETWORKS:
-    arrays = weights.seeded(14, 0, network)
-    with torch.device("meta"):
-        model = pytorch.build(network, arrays, RECIPES["chexnet"]).eval()
-        for crop in (32, 101, 224):
-            with FlopCounterMode(display=False) as counter:
-                model(torch.empty(1, 3, crop, crop))
-            print(json.dumps([network, crop, counter.get_total_flops()]))
-"""
-
-
-def test_pytorch_counts_as_many_flops() -> None:
-    python = paths.VENVS / "pytorch" / "bin" / "python"
-    if not python.exists():
-        pytest.skip("the pytorch environment is not built")
-    done = subprocess.run([python, "-c", COUNTED], capture_output=True, text=True, check=True)
-    counted = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(counted) == 3 * len(shapes.NETWORKS)
-    for network, crop, flops in counted:
-        assert 2 * shapes.multiply_adds(network, 14, crop) == flops, (network, crop)
-
-
 LAYOUT = """
 import json, torch
 from helpers.networks import pytorch, weights

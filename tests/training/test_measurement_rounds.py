@@ -13,7 +13,7 @@ from helpers.training import measurement_rounds, measuring
 from helpers.training.measuring import Amount
 
 Marks = list[tuple[str, int | None]]
-STEPS = {"files": 2, "synthetic": 3, "no_allreduce": 3, "loader": 1, "product": 1}
+STEPS = {"files": 2, "synthetic": 3, "no_allreduce": 3, "loader": 1}
 
 
 def take(
@@ -40,7 +40,7 @@ def take(
 
         return taken
 
-    kinds = ("files", "synthetic", "loader", "product", "no_allreduce")
+    kinds = ("files", "synthetic", "loader", "no_allreduce")
     turns = {kind: turn(kind) for kind in kinds[: None if together else -1]}
     return measurement_rounds.take_turns(
         phase, turns, steps=STEPS, images=10, first=first, clock=lambda: now[0]
@@ -54,9 +54,7 @@ def rounds_of(**how: float) -> int:
 def test_everything_has_its_turn_in_every_round() -> None:
     marks: Marks = []
     found = take(marks, files=4.0, no_allreduce=2.0)
-    assert {kind: len(turns) for kind, turns in found.items()} == dict.fromkeys(
-        (*measurement_rounds.KINDS, measurement_rounds.PRODUCT), 6
-    )
+    assert {kind: len(turns) for kind, turns in found.items()} == dict.fromkeys(STEPS, 6)
     assert found["files"] == [8.0] * 6 and found["no_allreduce"] == [6.0] * 6
     assert set(marks) == {
         ("files", 30),  # the step that does not count is work too
@@ -64,11 +62,10 @@ def test_everything_has_its_turn_in_every_round() -> None:
         # Nobody knows how many images these are, so the monitor must not divide by their time.
         ("without all-reduce", None),
         ("loader alone", None),
-        ("matrix product", None),
     }
     names = [name for name, _ in marks]
-    for start in range(0, len(names), 5):
-        assert set(names[start : start + 5]) == set(measurement_rounds.PHASES.values())
+    for start in range(0, len(names), 4):
+        assert set(names[start : start + 4]) == set(measurement_rounds.PHASES.values())
 
 
 def test_files_begin_with_nothing_read_ahead() -> None:
@@ -77,16 +74,7 @@ def test_files_begin_with_nothing_read_ahead() -> None:
     names = [name for name, _ in marks]
     before = [names[place - 1] for place, name in enumerate(names) if name == "files"]
     assert set(before) == {"loader alone"}
-    assert names[:5] != names[5:10], "who comes first changes"
-
-
-def test_processes_begin_a_product_together() -> None:
-    """Steps with an all-reduce, which end at the same time in all of them, come right before it."""
-    marks: Marks = []
-    take(marks)
-    names = [name for name, _ in marks]
-    before = {names[place - 1] for place, name in enumerate(names) if name == "matrix product"}
-    assert before == {"synthetic"}
+    assert names[:4] != names[4:8], "who comes first changes"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +88,7 @@ def test_a_turn_lasts_a_second_and_ten_steps_where_these_are_short(
 
 def test_rounds_are_taken_until_the_medians_are_known_or_cannot_be() -> None:
     assert rounds_of(noise=0.005) == 6
-    more = take([], noise=0.02, round_seconds=2.0)
+    more = take([], noise=0.03, round_seconds=2.0)
     assert 6 < len(more["files"]) <= 30
     for kind in measurement_rounds.TRAINED:
         middle, low, high = measurement_rounds.median_of(more[kind])
@@ -174,10 +162,9 @@ def test_all_replicas_wait_for_the_slowest() -> None:
 
 def test_the_record_keeps_every_round() -> None:
     seconds: measurement_rounds.Seconds = {"files": [1.0, 4.0, 2.0], "loader": [0.5, 0.5, 0.5]}
-    seconds |= {"product": [0.1, 0.1, 0.1]}
     steps = {"files": 3, "loader": 1}
     found = measurement_rounds.as_record(seconds, steps=steps, images=100)
-    assert set(found) == {"files", "loader"}, "a product has no images"
+    assert set(found) == {"files", "loader"}
     files: dict[str, Any] = found["files"]
     assert files["rounds"] == [100, 25, 50]
     assert (files["images_per_second"], files["low"], files["high"]) == (50, 25, 100)
