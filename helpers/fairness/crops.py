@@ -77,11 +77,7 @@ def of_image(found: np.ndarray, source: np.ndarray, *, seed: int, epoch: int, im
 
 
 def check(crops: Sequence[Crop], misplaced: bool) -> Check:
-    """Whether the crops are the rule's.
-
-    Args:
-        misplaced: whether it is not known of which images they are.
-    """
+    """Whether the crops are the rule's."""
     if not crops:
         return Check(CROPS, None, None, "no epoch was trained in this process")
     if misplaced:

@@ -46,10 +46,6 @@ def same_on_all_devices(
 
     The check computes in float64, or gives the reason if the network cannot. Each output is a
     sigmoid here, whatever the task.
-
-    Args:
-        recipe: has the size of the images, and mean and deviation.
-        outputs: how many findings or classes.
     """
     if len(devices) == 1:
         return reference_checks.with_one_device()

@@ -40,12 +40,7 @@ class Answer:
 
 
 def joined(answers: Sequence[Answer], processes: int, devices: int, hosts: int) -> Check:
-    """Whether exactly the requested processes compute together.
-
-    Args:
-        devices: how many these drive together.
-        hosts: on how many machines they are.
-    """
+    """Whether exactly the requested processes compute together."""
     ranks = [answer.rank for answer in answers]
     wrong = {
         f"{len(ranks)} of {processes} processes": abs(len(ranks) - processes),
@@ -66,10 +61,6 @@ def each_once(answers: Sequence[Answer], images: int, used: int, even: int) -> C
     """Whether every image was read once in each epoch, but for those that fill no batch.
 
     An image that is always left out is noticed where all images fill whole batches.
-
-    Args:
-        used: how many of them an epoch's whole batches hold.
-        even: how many there are in the epoch in which all images fill whole batches.
     """
     worst, said = 0, f"{used} of {images}: {images - used} fill no batch and are dropped"
     if used == images:
@@ -102,13 +93,6 @@ def evaluated(
     """Whether an evaluation counts every image once, where it belongs.
 
     A padded image, one left out or two exchanged move logits to other rows.
-
-    Args:
-        answers: of all processes, each of which has all logits.
-        images: that an evaluation has to count.
-        rows: int64, numbers of the images that are looked at.
-        expected: their logits, float64 (rows, outputs).
-        limit: of the difference.
     """
     few = [answer.logits for answer in answers if len(answer.logits) != images]
     if few:
@@ -135,14 +119,7 @@ def mean_loss(logits: np.ndarray, targets: np.ndarray) -> float:
 def after_training(
     digests: Sequence[str], logits: Sequence[np.ndarray], devices: int, limit: float
 ) -> list[Check]:
-    """Whether all replicas have come to the same weights.
-
-    Args:
-        digests: of each process's weights.
-        logits: of each process, what all devices give of the same images:
-            (devices, images, outputs).
-        limit: of the logits' relative distance.
-    """
+    """Whether all replicas have come to the same weights."""
     if devices == 1:
         return [Check(REPLICAS, None, None, "there is one device")]
     apart = [reference.relative(each, found[0]) for found in logits for each in found]

@@ -71,11 +71,7 @@ def same_in_training(
     network: Any,
     architecture: str = "densenet121",
 ) -> list[Check]:
-    """One pass in training mode: its logits and the running statistics after it.
-
-    Args:
-        network: the same in float64, where the framework can train in that.
-    """
+    """One pass in training mode: its logits and the running statistics after it."""
     known, start = reference.load(architecture), reference.arrays(architecture)
     reason = framework.SKIPPED.get("training in float64")
     if reason is not None:
@@ -193,11 +189,7 @@ def running_statistics(
 
 
 def scale_in_words(found: np.ndarray, known: np.ndarray, limit: float, devices: int) -> str:
-    """How long ``found`` is and where it points; what a sum over the devices would be is named.
-
-    Args:
-        limit: of the relative distance; within it there is nothing to explain.
-    """
+    """How long ``found`` is and where it points; what a sum over the devices would be is named."""
     if reference.relative(found, known) <= limit:
         return "as long as expected: a mean, not a sum"
     along, long = float(np.vdot(found, known)), float(np.linalg.norm(found))

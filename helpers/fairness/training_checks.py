@@ -105,13 +105,7 @@ def check_fairness(
     on_gpu: bool,
     cpus: Sequence[CpuDevice] = (),
 ) -> list[Check]:
-    """The rows of a training that has ended.
-
-    Args:
-        recipe: scaled to all devices.
-        images: that there are to train on.
-        cpus: the cores of each CPU device, where each has its own.
-    """
+    """The rows of a training that has ended."""
     steps = recipe.steps(images)
     return [
         start(observed),
@@ -243,11 +237,7 @@ def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Ch
 
 
 def updates_off(updates: int | None, steps: int, *, overflows: bool) -> int:
-    """By how many the updates are not those of the steps; 0 where they are not known.
-
-    Args:
-        overflows: whether the precision leaves out some updates, as fp16 does.
-    """
+    """By how many the updates are not those of the steps; 0 where they are not known."""
     if updates is None or (overflows and updates < steps):
         return 0
     return abs(updates - steps)
@@ -280,9 +270,6 @@ def order(observed: Sequence[Observed], recipe: ScaledRecipe, images: int) -> Ch
 
     Process k of a step has block k of the global batch. An image with the labels of another, or one
     that came twice in an epoch, is wrong; another order is another training.
-
-    Args:
-        images: that there are to train on.
     """
     if not observed[0].epochs:
         return Check(ORDER, None, None, "no epoch was trained in this process")

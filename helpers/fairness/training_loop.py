@@ -118,9 +118,6 @@ def check_fairness(
     Every device is given the same batch: then any number of devices must walk the path of one,
     which is the reference's, and a sum in place of a mean shows as steps ``devices`` times as
     long. (Plain gradient descent shows it; Adam divides it away.)
-
-    Args:
-        skipped: what the framework cannot do, and why.
     """
     loop = _Loop(check_training_loop, devices, LIMITS[precision], task, skipped)
     checks = _on_path(loop, SGD)

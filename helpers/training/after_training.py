@@ -19,13 +19,7 @@ def checks(
     logits: Sequence[np.ndarray | None],
     observed: Sequence[Observed],
 ) -> list[Check]:
-    """Whether it trained as the recipe says, and all replicas came to the same weights.
-
-    Args:
-        digests: of each process's weights.
-        logits: of each process, what all devices give of the same images; None: not known.
-        observed: what each process noted.
-    """
+    """Whether it trained as the recipe says, and all replicas came to the same weights."""
     limit = training_loop.LIMITS[run.recipe.precision].values
     found = []
     if known := [each for each in logits if each is not None]:

@@ -73,11 +73,7 @@ def in_words(found: Mapping[str, Any], name: str) -> str:
 
 
 def telling(found: Mapping[str, Any]) -> dict[str, float]:
-    """The waits that may be named, with their shares of an epoch.
-
-    Args:
-        found: the record's section ``attribution``.
-    """
+    """The waits that may be named, with their shares of an epoch."""
     return {
         wait: found["shares"][wait]
         for wait in WAITS
@@ -93,11 +89,7 @@ def leaves_little(found: Mapping[str, Any], waits: Sequence[str] = WAITS) -> boo
 
 
 def compiling(content: Mapping[str, Any]) -> float:
-    """What the first step took longer than a typical one, as a share of the training's seconds.
-
-    Args:
-        content: a record, with the sections ``training`` and ``epochs``.
-    """
+    """What the first step took longer than a typical one, as a share of the training's seconds."""
     training, last = content["training"], content["epochs"][-1]
     typical = last["train_seconds"] / last["steps"]
     if "step_seconds" in training:

@@ -25,10 +25,6 @@ class EpochLines:
     ``printed`` is the last epoch that has its line, ``first_step`` the one that training began
     with, of all epochs.
 
-    Args:
-        images: that the run trains on.
-        task: ``multilabel`` or ``multiclass``.
-
     Raises:
         UserError: the images do not fill one global batch.
     """

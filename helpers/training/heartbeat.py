@@ -37,11 +37,7 @@ def watched() -> bool:
 
 
 def say(text: str, name: str = "") -> None:
-    """Let the runner show a line about how far the run is; without one nothing happens.
-
-    Args:
-        name: ``MOVING`` for a line that is soon replaced, and that no log should have.
-    """
+    """Let the runner show a line about how far the run is; without one nothing happens."""
     if watched():
         file = Path(os.environ[VARIABLE])
         with suppress(OSError):

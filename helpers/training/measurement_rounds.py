@@ -139,12 +139,7 @@ def without_the_impossible(seconds: Seconds) -> Seconds:
 def as_record(
     seconds: Seconds, *, steps: Mapping[str, int], images: int
 ) -> dict[str, dict[str, Any]]:
-    """The record's sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, by name.
-
-    Args:
-        steps: as in :func:`take_turns`; of the loader, whose turns have none, one batch counts.
-        images: the global batch.
-    """
+    """The record's sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, by name."""
     return {
         kind: record.throughput(
             [images / turn for turn in turns], images=images, steps=steps.get(kind, 1)

@@ -131,13 +131,7 @@ def _timed(
 
 
 def amount(each: Sequence[Mapping[str, Amount]], own: int, *, overflows: bool) -> Check:
-    """Steps that the loop's clock counted, updates that the optimiser did, images that came.
-
-    Args:
-        each: of each process, by kind of turn.
-        own: how many images a process trains on in a step.
-        overflows: whether the precision leaves out some updates.
-    """
+    """Steps that the loop's clock counted, updates that the optimiser did, images that came."""
     wrong: dict[str, int] = {}
     for process in each:
         for kind, found in process.items():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from helpers.recipe import Recipe, ScaledRecipe
+from helpers.recipe import ScaledRecipe
 from helpers.training.image_data import Data
 
 
@@ -75,33 +75,20 @@ class NotebookRecipe:
 
 def of(scaled: ScaledRecipe, images: Data) -> NotebookRecipe:
     """A recipe that is scaled to all devices, for these images."""
-    recipe: Recipe = scaled.recipe
-    steps = scaled.steps(len(images.train))
-    return NotebookRecipe(
-        recipe.name,
-        recipe.network,
-        len(images.classes),
-        recipe.task,
-        recipe.crop,
-        recipe.mean,
-        recipe.std,
-        recipe.epochs,
-        steps,
-        recipe.batch_size,
-        recipe.learning_rate,
-        recipe.lr_scaling,
-        recipe.optimizer,
-        recipe.adam_betas,
-        recipe.adam_epsilon,
-        recipe.rule.momentum,
-        recipe.weight_decay,
-        recipe.precision,
-        recipe.execution,
-        recipe.seed,
-        recipe.warmup_epochs * steps,
-        tuple(epoch * steps for epoch in recipe.lr_milestones),
-        recipe.lr_gamma,
-    )
+    recipe, steps = scaled.recipe, scaled.steps(len(images.train))
+    named = (field.name for field in fields(NotebookRecipe))
+    settings = {name: getattr(recipe, name) for name in named if hasattr(recipe, name)}
+    settings |= {
+        "outputs": len(images.classes),
+        "steps": steps,
+        "betas": recipe.adam_betas,
+        "epsilon": recipe.adam_epsilon,
+        "momentum": recipe.rule.momentum,
+        "warmup_steps": recipe.warmup_epochs * steps,
+        "milestones": tuple(epoch * steps for epoch in recipe.lr_milestones),
+        "gamma": recipe.lr_gamma,
+    }
+    return NotebookRecipe(**settings)
 
 
 @dataclass(frozen=True)

@@ -74,11 +74,7 @@ def counters(cores: Collection[int], root: int) -> np.ndarray:
 
 
 def as_record(each: Sequence[Used]) -> dict[str, Any]:
-    """The record's section ``other_programs``: of the host where they used the largest part.
-
-    Args:
-        each: what each process of the run found; of replicas the first looks at all cores.
-    """
+    """The record's section ``other_programs``: of the host where they used the largest part."""
     here = rank_info.here()
     hosts = ("",) if here is None else here.hosts
     found = []

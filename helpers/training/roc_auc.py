@@ -162,9 +162,6 @@ def _drawn_auc(labels: np.ndarray, levels: np.ndarray, often: np.ndarray) -> flo
     It is the share of pairs, a positive and a negative, in which the positive has the higher
     score, where ties count one half. ``roc_auc_score`` gives the same with ``sample_weight``, but
     takes 2 ms to check its arguments, in each of 2,800 calls.
-
-    Args:
-        labels, levels, often: of each image; ``levels`` are the ranks of the scores, from 0.
     """
     positive = np.bincount(levels, often * labels)
     negative = np.bincount(levels, often * (1 - labels))
@@ -186,11 +183,7 @@ def _counted(labels: np.ndarray) -> np.ndarray:
 
 
 def _reason(images: dict[str, int], alone: list[str]) -> str | None:
-    """What is to be said of a finding with so many positive and negative images, if anything.
-
-    Args:
-        alone: the kinds whose images all are one patient's: drawn or not, they are the same.
-    """
+    """What is to be said of a finding with so many positive and negative images, if anything."""
     for name, count in images.items():
         if count == 0:
             return f"not computable: no {name} image in this part"

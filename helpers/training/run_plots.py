@@ -41,11 +41,7 @@ def learning(history: Sequence[Mapping[str, Any]], task: Task) -> Figure:
 
 @styled
 def roc(labels: np.ndarray, scores: np.ndarray, result: roc_auc.Evaluation) -> Figure:
-    """The ROC curve of each finding in the mean, named where it is the best or the worst.
-
-    Args:
-        labels, scores: of the test part, (images, findings).
-    """
+    """The ROC curve of each finding in the mean, named where it is the best or the worst."""
     from sklearn.metrics import roc_curve  # takes half a second, which ranks need not wait
 
     figure, axes = figure_of(WIDTH / 2, WIDTH / 2, grid="both")

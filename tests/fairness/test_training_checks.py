@@ -83,13 +83,6 @@ def test_another_rate_is_named(change: Any, said: str) -> None:
     assert found.verdict == "different" and said in str(found.variant)
 
 
-def test_a_rate_that_is_always_a_multiple_is_told_as_that() -> None:
-    four = [(n, 4 * SCALED.learning_rate_at(n, STEPS)) for n in range(12)]
-    found = training_checks.rates([process(0, rates=four)], SCALED, STEPS)
-    assert found.variant == "learning rate (4 times the recipe's)"
-    assert (found.verdict, found.difference) == ("different", pytest.approx(3))
-
-
 def test_float32_is_no_other_rate_and_how_often_it_was_read_is_told() -> None:
     assert rates(lambda step, rate: float(np.float32(rate))).verdict == "pass"
     assert rates(lambda step, rate: 0.02 if step == 9 else rate).verdict == "pass"
@@ -133,16 +126,6 @@ def constants(**changes: tuple[float, float]) -> Seen:
 def test_another_optimiser_is_named(seen: Seen, said: str) -> None:
     found = optimizer(seen)
     assert found.verdict == "different" and str(found.variant).startswith(said)
-
-
-def test_weights_that_are_not_trained_are_counted() -> None:
-    """Where the reference knows the network and the optimiser can be asked."""
-
-    def held(weights: int | None, known: int | None) -> Check:
-        return optimizer(replace(SEEN, weights=weights), weights=known)
-
-    assert held(90, 100).variant == "optimiser (90 of 100 weights are trained)"
-    assert {held(*each).verdict for each in ((100, 100), (None, 100), (90, None))} == {"pass"}
 
 
 def test_adams_constants_are_looked_at() -> None:
@@ -193,15 +176,6 @@ def test_steps_that_fp16_leaves_out_and_updates_none_counts_pass() -> None:
     found = training_checks.amount(none, SCALED, STEPS)
     assert found.verdict == "pass" and "the optimiser counts none" in str(found.reason)
     assert training_checks.amount([process(0)], one, STEPS).verdict == "pass"
-
-
-def test_the_epochs_that_are_left_after_a_restart_are_enough() -> None:
-    rest = [epoch(2, rank) for rank in range(2)]
-    seen = replace(SEEN, updates=STEPS)
-    both = [process(rank, epochs=[rest[rank]], seen=seen) for rank in range(2)]
-    assert training_checks.amount(both, SCALED, STEPS).verdict == "pass"
-    assert str(training_checks.amount(both, SCALED, STEPS).reason).endswith("in 1 epoch")
-    assert training_checks.order(both, SCALED, IMAGES).verdict == "pass"
 
 
 def ordered(second: Epoch) -> Check:
@@ -259,14 +233,6 @@ def test_another_execution_than_the_recipes_is_named(
     assert found.verdict == verdict
 
 
-@pytest.mark.parametrize(("precision", "type_"), [("bf16", "bfloat16"), ("fp16", "float16")])
-def test_what_was_asked_for_is_no_other_precision(precision: Any, type_: str) -> None:
-    recipe = replace(RECIPE, precision=precision)
-    mixed = replace(SEEN, convolutions=type_, tf32=True)
-    assert training_checks.precision([process(0, seen=mixed)], recipe, True).verdict == "pass"
-    assert training_checks.precision([process(0)], recipe, True).verdict == "different"
-
-
 @pytest.mark.parametrize(
     "wrong",
     [Evaluation("valid", 5, 6, 0), Evaluation("valid", 6, 6, 1), Evaluation("test", 0, 6, 0)],
@@ -297,12 +263,6 @@ def test_each_process_is_to_run_on_its_devices_cores(
     found = training_checks.cores(observed, CPUS)
     assert found.verdict == ("pass" if variant is None else "different")
     assert variant is None or found.variant == variant
-
-
-def test_one_process_has_the_cores_of_all_its_devices() -> None:
-    alone = replace(BOTH[0], cores=(0, 1, 4, 5))
-    assert training_checks.cores([alone], CPUS).verdict == "pass"
-    assert training_checks.cores([replace(alone, cores=(0, 1))], CPUS).verdict == "different"
 
 
 def test_batches_have_one_digest_however_many_processes_share_the_devices() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers import record
 from helpers.training import measurement_rounds, measuring
 from helpers.training.measuring import Amount
 
@@ -155,11 +154,6 @@ def test_fp16_may_leave_out_updates() -> None:
     assert measuring.amount([fewer], 8, overflows=False).verdict == "fail"
 
 
-def test_all_replicas_wait_for_the_slowest() -> None:
-    found: list[measurement_rounds.Seconds] = [{"files": [1.0, 2.0]}, {"files": [1.5, 1.0]}]
-    assert measurement_rounds.slowest(found) == {"files": [1.5, 2.0]}
-
-
 def test_the_record_keeps_every_round() -> None:
     seconds: measurement_rounds.Seconds = {"files": [1.0, 4.0, 2.0], "loader": [0.5, 0.5, 0.5]}
     steps = {"files": 3, "loader": 1}
@@ -170,18 +164,6 @@ def test_the_record_keeps_every_round() -> None:
     assert (files["images_per_second"], files["low"], files["high"]) == (50, 25, 100)
     assert files["steps"] == 3 and files["images"] == 900
     assert files["seconds"] == pytest.approx(3 * (1 + 4 + 2))
-
-
-def test_training_figures_of_a_resumed_run_are_of_one_process() -> None:
-    rows = [
-        {"train_seconds": 1.0, "valid_seconds": 1.0, "images_per_second": rate, "images": 8}
-        for rate in (1.0, 2.0, 30.0, 40.0, 50.0)
-    ]
-    assert record.training(rows, 0.0)["images_per_second"] == 35
-    assert record.training(rows, 0.0, 2)["images_per_second"] == 45
-    assert record.training(rows, 0.0, 4)["images_per_second"] == 50
-    assert record.training(rows, 0.0, 5)["images_per_second"] == 35
-    assert record.training(rows, 0.0, 2)["seconds"] == 10
 
 
 @pytest.mark.parametrize(("left", "told"), [([0.1, 0.2], False), ([0.1, -0.001], True)])

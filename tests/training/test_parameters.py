@@ -1,4 +1,3 @@
-import json
 import os
 import pickle
 import re
@@ -106,27 +105,6 @@ def test_of_jobs_that_begin_together_one_makes_the_data(
     assert made == ["generated", "resized"]
 
 
-def test_the_set_of_an_older_version_is_neither_taken_nor_touched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Other images under the same name would be compared with those of before."""
-    monkeypatch.setattr(paths, "DATA", tmp_path)
-    real = data_prep.generate_nih
-    for name in ("demo", "demo-38"):
-        monkeypatch.setattr("data_prep.synthetic_nih.TOOL", "data_prep demo 1")
-        real(tmp_path / name, images=8, size=64, progress=False)
-    monkeypatch.undo()
-    monkeypatch.setattr(paths, "DATA", tmp_path)
-    monkeypatch.setattr(data_prep, "generate_nih", lambda f, size: real(f, images=8, size=64))
-    folder = image_folders.prepare_data(lookup("demo"))
-    assert folder is not None
-    assert json.loads((folder / "demo.json").read_text())["tool"] == data_prep.synthetic_nih.TOOL
-    for name in ("demo", "demo-38"):
-        old = json.loads((tmp_path / name / "demo.json").read_text())
-        assert old["tool"] == "data_prep demo 1" and old["images"] == 8
-    assert image_folders.data_folder(lookup("demo")) == folder
-
-
 def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
     generated: Path, tmp_path: Path
 ) -> None:
@@ -212,26 +190,6 @@ def test_a_warmup_is_a_number_of_epochs(given: Any) -> None:
     with pytest.raises(UserError, match="give a number of epochs from 0"):
         parameters.epochs_of_warmup(given)
     assert parameters.epochs_of_warmup("0.5") == 0.5
-
-
-def test_epochs_and_batch_size_are_the_recipe_s_or_one_s_own(generated: Path) -> None:
-    def resolved(**given: Any) -> parameters.Setup:
-        return parameters.resolve("N", recipe="demo", data=generated, devices=1, **given)
-
-    own, other = resolved().recipe.recipe, resolved(epochs="2", batch_size=16).recipe.recipe
-    assert (own.epochs, own.batch_size) == (lookup("demo").epochs, 64)
-    assert (other.epochs, other.batch_size) == (2, 16)
-    assert other.learning_rate == own.learning_rate / 4
-
-
-def test_workers_serve_all_devices_together(generated: Path) -> None:
-    def resolved(workers: int | str) -> parameters.Setup:
-        return parameters.resolve(
-            "N", recipe="demo", data=generated, devices=1, num_workers=workers
-        )
-
-    assert resolved("default").workers == min(8, files.core_count())
-    assert resolved(3).workers == resolved("3").workers == 3
 
 
 def test_workers_keep_to_the_cores_that_this_process_may_use(
