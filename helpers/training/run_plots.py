@@ -44,7 +44,7 @@ def roc(labels: np.ndarray, scores: np.ndarray, result: roc_auc.Evaluation) -> F
     """The ROC curve of each finding in the mean, named where it is the best or the worst."""
     from sklearn.metrics import roc_curve  # takes half a second, which ranks need not wait
 
-    figure, axes = figure_of(WIDTH / 2, WIDTH / 2, grid="both")
+    figure, axes = figure_of(WIDTH / 2, WIDTH / 2)
     table = result.table[result.table["finding"].isin(result.in_mean)]
     named = (
         {table["auc"].idxmax(): VALIDATION, table["auc"].idxmin(): "#D55E00"} if len(table) else {}
