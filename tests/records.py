@@ -268,16 +268,6 @@ def world(nodes: int = 2, *, virtual: bool = True) -> dict[str, Any]:
     return {**about, "interface": "lo" if virtual else "eth0", "hosts": hosts}
 
 
-def probe(devices: int = 2, reason: str | None = None) -> dict[str, Any]:
-    """The section ``probe`` of a run on GPUs; with a reason, of one that was skipped for it."""
-    return {
-        "devices": ["NVIDIA H100"] * devices,
-        "seconds": 9.4,
-        "reason": reason,
-        "versions": {"python": "3.11.9", "cuda": "13.2"},
-    }
-
-
 def shown(chart: Chart | None) -> Chart:
     """A chart that has something to draw."""
     assert chart is not None

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import numpy as np
 import pytest
 import records
+from data_prep_tools import make_folder
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from PIL import Image
 
 from helpers import paths
 from helpers.__main__ import main
@@ -197,24 +196,7 @@ class Suite:
 @pytest.fixture(name="images", scope="session")
 def images_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with 120 small images of 40 patients."""
-    return write_images(tmp_path_factory.mktemp("data"))
-
-
-def write_images(folder: Path, patients: int = 40) -> Path:
-    """A data folder with three small images of each patient."""
-    (folder / "images").mkdir(parents=True)
-    lines = [
-        "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,"
-        "View Position,OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
-    ]
-    for patient in range(1, patients + 1):
-        for followup in range(3):
-            name = f"{patient:08}_{followup:03}.png"
-            finding = "Mass" if patient % 3 else "No Finding"
-            lines.append(f"{name},{finding},{followup},{patient},50,M,PA,38,38,0.1,0.1")
-            Image.fromarray(np.full((38, 38), patient, np.uint8)).save(folder / "images" / name)
-    (folder / "Data_Entry_2017.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return folder
+    return make_folder(tmp_path_factory.mktemp("data"), patients=40, images=3, size=38)
 
 
 @pytest.fixture(name="suite")

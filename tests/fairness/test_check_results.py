@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from helpers.fairness.check_results import Check, FairnessCheck
+from helpers.fairness.check_results import Check, FairnessCheck, counted
 
 NAN = math.nan
 PASS, KNOWN = Check("a", 1.0, 1.0), Check("b", 2.0, 1.0, "why", rest=0.5)
@@ -99,3 +99,8 @@ def test_what_is_trained_differently_is_no_failure_and_not_comparable() -> None:
     assert not FairnessCheck((PASS, other)).comparable
     shown = FairnessCheck((PASS, other)).table()
     assert shown.loc["e", "reason"] == "augmentation (no flip)"
+
+
+def test_verdicts_are_counted_the_most_frequent_first() -> None:
+    assert counted(["expected", "pass", "pass"]) == "2 pass, 1 expected difference"
+    assert counted(["expected", "expected"]) == "2 expected differences"

@@ -6,18 +6,13 @@
  * the value is that of the time since nvmlInit. A value Ecode is returned as that NVML error.
  * A NAME is one that value() or whole() is called with below, of at most 23 letters. What the script
  * does not name is NVML_ERROR_NOT_SUPPORTED (3).
- * As the driver does, it leaves out a GPU whose file this process's control group may not open; these
- * are named by FAKE_NVML_DEVICES with the GPU's number behind it.
  *
  * -DOLD_DRIVER leaves out the functions that old drivers do not have.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define OK 0
 #define NOT_INITIALISED 1
@@ -60,15 +55,6 @@ static void add(device_t *device, const char *name, char *text) {
     }
 }
 
-static int is_hidden(int gpu) {
-    const char *names = getenv("FAKE_NVML_DEVICES");
-    char path[4096];
-    snprintf(path, sizeof path, "%s%d", names ? names : "", gpu);
-    int file = names ? open(path, O_RDONLY) : -1; /* no driver answers: it is seldom opened */
-    if (file >= 0) close(file);
-    return names && file < 0 && errno == EPERM;
-}
-
 static void load(void) {
     const char *path = getenv("FAKE_NVML_SCRIPT");
     FILE *file = path ? fopen(path, "r") : NULL;
@@ -82,8 +68,6 @@ static void load(void) {
         if (!strcmp(who, "step")) { step = atof(line + used); continue; }
         if (!strcmp(who, "driver")) { snprintf(driver, sizeof driver, "%s", line + used); continue; }
         int gpu = atoi(who), slot = strchr(who, '.') ? atoi(strchr(who, '.') + 1) + 1 : 0;
-        if (is_hidden(gpu)) continue;
-        for (int other = gpu; other--;) gpu -= is_hidden(other);
         device_t *device = &devices[16 * gpu + slot];
         char *rest = line + used;
         if (sscanf(rest, "%63s %n", what, &used) != 1) continue;
@@ -158,28 +142,6 @@ int nvmlDeviceGetCudaComputeCapability(device_t *d, int *major, int *minor) {
     if (!code) *major = v / 10, *minor = v % 10;
     return code;
 }
-/* Between two GPUs: "0 topology2 40" is the level of GPUs 0 and 2, "0 p2p2.1 0" the status of kind 2
-   (NVLink) between 0 and 1; "0 nvlink 18" that so many of its links are up. */
-static int between(device_t *one, device_t *other, const char *name, unsigned *out) {
-    char key[24];
-    snprintf(key, sizeof key, "%s%d", name, (int)(other - devices) / 16);
-    return whole(one, key, out);
-}
-int nvmlDeviceGetTopologyCommonAncestor(device_t *one, device_t *other, unsigned *out) {
-    return between(one, other, "topology", out);
-}
-int nvmlDeviceGetP2PStatus(device_t *one, device_t *other, unsigned kind, unsigned *out) {
-    char name[24];
-    snprintf(name, sizeof name, "p2p%u.", kind);
-    return between(one, other, name, out);
-}
-int nvmlDeviceGetNvLinkState(device_t *d, unsigned link, unsigned *out) {
-    unsigned links;
-    int code = whole(d, "nvlink", &links);
-    if (!code) *out = link < links;
-    return code;
-}
-int nvmlSystemGetCudaDriverVersion_v2(int *out) { *out = 13000; return OK; }
 int nvmlDeviceGetEnforcedPowerLimit(device_t *d, unsigned *out) { return whole(d, "limit", out); }
 
 typedef struct { unsigned long long total, free, used; } memory_t;
@@ -208,9 +170,6 @@ int nvmlDeviceGetTemperature(device_t *d, unsigned kind, unsigned *out) {
 }
 int nvmlDeviceGetClockInfo(device_t *d, unsigned kind, unsigned *out) {
     return whole(d, kind == 1 ? "sm_clock" : "memory_clock", out);
-}
-int nvmlDeviceGetPcieThroughput(device_t *d, unsigned counter, unsigned *out) {
-    return whole(d, counter ? "pcie_rx" : "pcie_tx", out);
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(device_t *d, unsigned long long *out) {
     double v;

@@ -33,12 +33,6 @@ FRAMEWORKS = {"pytorch": "torch", "jax": "jax"}
 """The kernels whose notebooks run here, each with the module that it needs."""
 GRACE_SECONDS = 20
 """What a step that ran out of time gets to write down what it has."""
-GOALS = {
-    ("ours", "the article's loop"): 4.0,
-    ("ours", "timm's step"): 1.2,
-    ("ours on files", "ours"): 0.97,
-}
-"""What our loop's speed is to be on a GPU, as a multiple of a rival's."""
 VERSIONS = """
 import importlib, json, platform, sys
 from helpers.frameworks import devices
@@ -197,24 +191,18 @@ def page(summary: dict[str, Any]) -> str:
     lines += [f"{summary['started']}, {summary['state']}; every figure is of one run.", ""]
     lines += [f"- {name}: {value}" for name, value in summary["machine"].items()]
     lines += ["", "| step | outcome | s | |", "|---|---|---|---|"]
-    figures = ["", "| figure | here | beside | ratio | target |", "|---|---|---|---|---|"]
+    figures = ["", "| figure | here | beside | ratio |", "|---|---|---|---|"]
     for step in summary["steps"]:
         words = str(step["said"]).replace("|", "\\|")
         lines.append(f"| {step['step']} | {step['outcome']} | {step['seconds']:.0f} | {words} |")
         for one in step["figures"]:
             rival = str(one.get("rival_name", ""))
-            goals = [
-                least
-                for (figure, name), least in GOALS.items()
-                if one["figure"] == figure and rival.startswith(name)
-            ]
             beside = f"{rival}: {one['rival']:,.4g}" if rival else ""
             cells = (
                 one["figure"],
                 f"{one['ours']:,.4g} {one['unit']}",
                 beside,
                 f"{one['ratio']:.3f}" if "ratio" in one else "",
-                f"{goals[0]:g}" if goals else "",
             )
             figures.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, *figures]) + "\n"

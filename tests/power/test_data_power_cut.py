@@ -41,17 +41,6 @@ def nih(tmp_path: Path) -> Iterator[Command]:
     server.http.shutdown()
 
 
-@pytest.fixture
-def pack(tmp_path: Path) -> Command:
-    source = make_folder(tmp_path / "set")
-    return lambda target: ["pack", str(source), str(target)]
-
-
-@pytest.fixture
-def demo() -> Command:
-    return lambda target: ["generate", str(target), "--num-images", "40", "--size", "64"]
-
-
 def start(words: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "data_prep", *words],
@@ -115,7 +104,7 @@ def test_a_cut_at_a_random_moment(
         assert digest(target) == expected, where
 
 
-@pytest.mark.parametrize("kind", ["resize", "nih", "pack", "demo"])
+@pytest.mark.parametrize("kind", ["resize", "nih"])
 def test_a_cut_right_after_the_end(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
