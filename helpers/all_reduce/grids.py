@@ -12,8 +12,6 @@ NAMES = ("plain", "ring", "rsaa", "rsap")
 """The ways of ``helpers.all_reduce.ways``."""
 OVER_GRIDS = ("rsaa", "rsap")
 """Those that need a grid."""
-LIBRARIES = ("gloo", "nccl")
-"""The frameworks' own libraries, measured for comparison (``helpers.all_reduce.libraries``)."""
 
 Shape = tuple[int, int]
 """Rows and columns."""
@@ -36,11 +34,7 @@ def in_words(shape: Shape) -> str:
 
 
 def check(shape: Shape, ranks: int) -> None:
-    """See to it that a grid has a place for every rank, and a rank for every place.
-
-    Raises:
-        UserError: it has not.
-    """
+    """Refuse a grid of another number of ranks by a UserError."""
     if shape not in of(ranks):
         raise UserError(
             f"a grid of {in_words(shape)} ranks does not match {ranks} ranks: give one of "
@@ -49,11 +43,7 @@ def check(shape: Shape, ranks: int) -> None:
 
 
 def named(text: str, ranks: int) -> tuple[str, Shape]:
-    """A way and its grid, as a user writes them: ``ring``, ``rsaa``, or ``rsap 2x4``.
-
-    Args:
-        text: without a grid, and for ways that need none, it is the squarest.
-        ranks: how many there are.
+    """A way and its grid, as a user writes them: ``ring``, ``rsaa`` (the squarest), ``rsap 2x4``.
 
     Raises:
         UserError: no such way, or a grid that is none of so many ranks.

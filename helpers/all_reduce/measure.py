@@ -4,13 +4,14 @@
 
     mpiexec -n RANKS python -m mpi4py -m helpers.all_reduce.measure ORDER
 
-Ways, libraries, grids and sizes take turns within a round, so that a slow minute of the machine
+Ways, grids and sizes take turns within a round, so that a slow minute of the machine
 affects all of them.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import subprocess
@@ -24,7 +25,7 @@ import numpy as np
 import psutil
 
 from helpers import paths
-from helpers.all_reduce import grids, libraries
+from helpers.all_reduce import grids
 from helpers.errors import UserError
 
 MOST = 1000
@@ -47,8 +48,7 @@ def missing() -> str:
 def room(ranks_a_host: int) -> int:
     """The largest message, up to ``LARGEST`` bytes, that so many ranks of this machine can measure.
 
-    A rank has an array, a window and scratch memory of that size, and MPI buffers of its own; half
-    of the free memory is left to others.
+    A rank takes four times that; half of the free memory is left to others.
     """
     found = LARGEST
     while found > 1 << 20 and 4 * found * ranks_a_host > psutil.virtual_memory().available / 2:
@@ -57,12 +57,7 @@ def room(ranks_a_host: int) -> int:
 
 
 def run(
-    ranks: int,
-    sizes: Sequence[int],
-    rounds: int,
-    seconds: float,
-    ranks_a_host: int = 0,
-    by: Sequence[str] = (),
+    ranks: int, sizes: Sequence[int], rounds: int, seconds: float, ranks_a_host: int = 0
 ) -> list[dict[str, Any]]:
     """Start so many ranks and have them measure.
 
@@ -72,27 +67,23 @@ def run(
         rounds: of all measurements.
         seconds: that each measurement of a round is to last, unless one call takes longer.
         ranks_a_host: where MPI has several hosts; 0: as it likes.
-        by: libraries of ``grids.LIBRARIES`` to measure in addition to MPI's ways.
 
     Returns:
-        A row a round and measurement: way (or library), rows, columns, bytes, round, seconds (of
-        one call, on the slowest rank).
+        A row a round and measurement: way, rows, columns, bytes, round, seconds (of one call, on
+        the slowest rank).
 
     Raises:
-        UserError: MPI or a library is missing, or the ranks failed.
+        UserError: MPI is missing, or the ranks failed.
     """
     if why := missing():
         raise UserError(
             f"MPI ranks cannot be started: {why}; run 'make envs' to build the environment"
         )
-    for name in by:
-        if why := libraries.missing(name, ranks_a_host or ranks):
-            raise UserError(f"{name} cannot be used for the all-reduce: {why}")
     if ranks < 2 or any(size < 4 or size % 4 for size in sizes):
         raise UserError(
             f"{ranks} ranks, sizes {list(sizes)}: give at least 2, and multiples of 4 bytes"
         )
-    order = {"sizes": list(sizes), "rounds": rounds, "seconds": seconds, "by": list(by)}
+    order = {"sizes": list(sizes), "rounds": rounds, "seconds": seconds}
     words: list[str] = [str(paths.MPIEXEC), "-n", str(ranks)]
     words += ["-ppn", str(ranks_a_host)] if ranks_a_host else []
     words += [sys.executable, "-m", "mpi4py", "-m", __name__, json.dumps(order)]
@@ -123,29 +114,25 @@ def main(order: Mapping[str, Any]) -> None:
 
     each = [ranks.arrange(shape) for shape in grids.of(world.size)]
     arrays = [np.zeros(size // 4, np.float32) for size in order["sizes"]]
-    with libraries.joined(world, order["by"]) as makers:
-        for turn in range(order["rounds"]):
-            for array in arrays:
-                for grid in each:
-                    for about, call in _cases(grid, array, makers):
-                        # Connections are made in it, and memory is touched for the first time.
-                        if turn == 0 or about["way"] == "rsap":
-                            call()
-                        key = tuple(about.values())
-                        if turn == 0:
-                            takes = slowest(call, 1)
-                            counts[key] = max(1, min(MOST, round(order["seconds"] / takes)))
-                        rows.append(about | {"round": turn, "seconds": slowest(call, counts[key])})
-                    grid.forget()  # one grid's windows at a time: all would be many times the array
+    for turn in range(order["rounds"]):
+        for array, grid in itertools.product(arrays, each):
+            for about, call in _cases(grid, array):
+                # Connections are made in it, and memory is touched for the first time.
+                if turn == 0 or about["way"] == "rsap":
+                    call()
+                key = tuple(about.values())
+                if turn == 0:
+                    takes = slowest(call, 1)
+                    counts[key] = max(1, min(MOST, round(order["seconds"] / takes)))
+                rows.append(about | {"round": turn, "seconds": slowest(call, counts[key])})
+            grid.forget()  # one grid's windows at a time: all would be many times the array
     if world.rank == 0:
         print(json.dumps(rows), flush=True)
     for grid in each:
         grid.free()
 
 
-def _cases(
-    grid: Any, array: np.ndarray, makers: Mapping[str, Callable[..., Any]]
-) -> Iterator[Case]:
+def _cases(grid: Any, array: np.ndarray) -> Iterator[Case]:
     """What is measured over one grid, of an array of zeros; what knows of no grid, over (1, n)."""
     from helpers.all_reduce import ways
 
@@ -156,9 +143,6 @@ def _cases(
     for name, way in ways.WAYS.items():
         if name in grids.OVER_GRIDS or rows == 1:
             yield about | {"way": name}, partial(way, grid, inside if name == "rsap" else array)
-    if rows == 1:
-        for name, make in makers.items():
-            yield about | {"way": name}, make(array)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,7 @@ from helpers.all_reduce import grids
 
 @dataclass
 class Grid:
-    """A rank's place in a grid of ranks, and whom it meets there.
-
-    Ranks are numbered row by row, so that those of a row are neighbours: with as many columns as a
-    machine has ranks, a row is a machine.
-    """
+    """A rank's place in a grid of ranks, numbered row by row, and whom it meets there."""
 
     shape: grids.Shape
     world: Any
@@ -36,28 +32,19 @@ class Grid:
         return int(self.world.size)
 
     def scratch(self, size: int, dtype: np.dtype) -> np.ndarray:
-        """Memory of this rank's own, (size,), until it is asked for again.
-
-        New memory for every message would cost more than to add it up.
-        """
+        """Memory of this rank's own, (size,), until it is asked for again."""
         if dtype not in self._scratch or self._scratch[dtype].size < size:
             self._scratch[dtype] = np.empty(size, dtype)
         return self._scratch[dtype][:size]
 
     def window(self, nbytes: int) -> Any:
-        """MPI's window onto so many bytes of every rank of the row, into which others Put.
-
-        All ranks must ask for it; asked again, it is the same.
-        """
+        """MPI's window onto so many bytes of every rank of the row; all ranks must ask for it."""
         if nbytes not in self._windows:
             self._windows[nbytes] = MPI.Win.Allocate(nbytes, 1, comm=self.row)
         return self._windows[nbytes]
 
     def memory(self, size: int, dtype: Any) -> np.ndarray:
-        """This rank's memory behind such a window, (size,): there ``rsap`` need not copy.
-
-        All ranks must ask for it; as many bytes asked for again are the same ones.
-        """
+        """This rank's memory behind such a window, (size,): there ``rsap`` need not copy."""
         whole = np.frombuffer(self.window(size * np.dtype(dtype).itemsize), np.uint8)
         return whole.view(dtype)
 
@@ -76,11 +63,7 @@ class Grid:
 
 
 def arrange(shape: grids.Shape, world: Any = None) -> Grid:
-    """Put all ranks into a grid; all must.
-
-    Args:
-        shape: rows and columns.
-        world: a communicator of MPI's; None: all ranks.
+    """Put all ranks of a communicator of MPI's, or all that there are, into a grid; all must.
 
     Raises:
         UserError: the grid has another number of ranks.

@@ -3,13 +3,11 @@
 Importing this module joins MPI.
 
 All have one signature, ``way(grid, array, mean=False)``, and work in place: afterwards every rank's
-``array`` holds the sum, or the mean, of all ranks', the same bits on each.
+contiguous ``array`` holds the sum, or of floats the mean, of all ranks', the same bits on each. The
+mean is the sum times 1 / n, as in ChainerMN; a rank averages its share before others get it.
 
-A rank that has a finished share of the sum before it is given to the others averages only that, and
-not the whole array. The mean is the sum times 1 / n, as in ChainerMN.
-
-Each returns how many bytes it copied from one place of this rank's memory to another. What MPI
-copies inside is not seen.
+Each returns how many bytes it copied from one place of this rank's memory to another, as far as
+MPI does not do that inside, and raises ValueError for an array of another kind.
 """
 
 from __future__ import annotations
@@ -26,19 +24,7 @@ Way = Callable[..., int]
 
 
 def plain(grid: Grid, array: np.ndarray, mean: bool = False) -> int:
-    """MPI's own all-reduce. It has no shares, and so the whole array is averaged.
-
-    Args:
-        grid: any of these ranks.
-        array: contiguous, of the same size on all ranks; of floats where ``mean`` is asked for.
-        mean: of all ranks, in place of the sum.
-
-    Returns:
-        Bytes copied: none.
-
-    Raises:
-        ValueError: the array is of another kind.
-    """
+    """MPI's own all-reduce. It has no shares, and so the whole array is averaged."""
     flat = _flat(array, mean)
     grid.world.Allreduce(MPI.IN_PLACE, flat)
     if mean:
@@ -53,8 +39,6 @@ def ring(grid: Grid, array: np.ndarray, mean: bool = False) -> int:
     rank that it comes to adds its own; after n - 1 steps rank r has the sum of part r + 1. In the
     second round the sums travel on, until all have them. No rank sends more than 2 (n - 1) / n
     times the array, whatever n is, but there are 2 (n - 1) steps to wait for.
-
-    Arguments, result and errors are :func:`plain`'s.
     """
     flat, world, ranks = _flat(array, mean), grid.world, grid.ranks
     parts = [flat[cut] for cut in grids.cuts(flat.size, ranks)]
@@ -79,8 +63,6 @@ def rsaa(grid: Grid, array: np.ndarray, mean: bool = False) -> int:
     A row's reduce-scatter leaves each of its c ranks with one c-th of the row's sum; the ranks
     below each other, which have the same c-th of every row, add those up; and the row puts them
     together again. Between rows goes a c-th of the array, and r + c steps take the place of r c.
-
-    Arguments, result and errors are :func:`plain`'s.
     """
     flat = _flat(array, mean)
     share, places = _share(grid, flat, mean)
@@ -91,14 +73,9 @@ def rsaa(grid: Grid, array: np.ndarray, mean: bool = False) -> int:
 def rsap(grid: Grid, array: np.ndarray, mean: bool = False) -> int:
     """As :func:`rsaa`, but each rank Puts its share into the others' memory (Hanawa, Tamura).
 
-    One-sided: no rank waits for a message of its row. All ranks of the row synchronise twice: once
-    when no rank needs the summands any more, and once when every Put has arrived.
-
-    Arguments and errors are :func:`plain`'s.
-
-    Returns:
-        Bytes copied: this rank's share where the array is ``grid.memory(...)``; else the array,
-        for others can Put into nothing but a window.
+    One-sided: all ranks of the row synchronise twice, once when no rank needs the summands any
+    more, and once when every Put has arrived. Others can Put into nothing but a window: an array
+    that is not ``grid.memory(...)`` is copied whole.
     """
     flat = _flat(array, mean)
     if flat.size == 0:

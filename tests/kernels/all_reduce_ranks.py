@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from helpers.all_reduce import grids, libraries, ranks, ways
+from helpers.all_reduce import grids, ranks, ways
 from helpers.errors import UserError
 
 WORLD = MPI.COMM_WORLD
@@ -136,14 +136,6 @@ def planted() -> dict[str, Callable[..., int]]:
     }
 
 
-def by_gloo() -> list[float]:
-    """What it makes of 0, 1, 2 on every rank."""
-    array = np.arange(3, dtype=np.float32)
-    with libraries.joined(WORLD, ["gloo"]) as makers:
-        makers["gloo"](array)()
-    return [float(each) for each in array]
-
-
 def refused(*given: Any) -> str:
     """The error of a grid."""
     try:
@@ -170,8 +162,6 @@ def main() -> None:
         grid = ranks.arrange((2, 2))
         found["planted"] = {name: findings(grid, way) for name, way in planted().items()}
         grid.free()
-    if WORLD.size == 3:
-        found["gloo"] = WORLD.allgather(by_gloo())
     if WORLD.rank == 0:
         print(json.dumps(found))
 
