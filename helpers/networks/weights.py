@@ -1,39 +1,33 @@
 """One set of a network's weights for all frameworks, as NumPy arrays in torchvision's layout.
 
-Either ImageNet's (torchvision's published file, fetched and converted once, then cached under
-``data/weights``) or made from a seed by NumPy, the same bytes in every kernel. The last layer
-always comes from the seed. Names and shapes: ``helpers.networks.shapes``.
+Either ImageNet's (torchvision's, fetched and converted once, then cached under ``data/weights``)
+or made from a seed by NumPy, the same bytes in every kernel. The last layer always comes from the
+seed.
 """
 
 import contextlib
 import hashlib
 import importlib.util
-import re
-import shutil
 import subprocess
 import sys
-import tempfile
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
+from safetensors.numpy import save as to_bytes
 
-from data_prep.files import sync_file
+from data_prep.files import write_atomic
 from helpers import paths
 from helpers.errors import UserError
 from helpers.networks.shapes import head, shapes
 
 Arrays = dict[str, np.ndarray]
 
-IMAGENET = {
-    "densenet121": "https://download.pytorch.org/models/densenet121-a639ec97.pth",
-    "resnet50": "https://download.pytorch.org/models/resnet50-0676ba61.pth",
-}
-"""torchvision's IMAGENET1K_V1 of each network; a file's name ends in its SHA-256's beginning."""
+PUBLISHED = ("densenet121", "resnet50")
+"""The networks whose weights torchvision has, its IMAGENET1K_V1."""
 
 CACHE = paths.DATA / "weights"
 
@@ -61,11 +55,9 @@ class Weights:
 def canonical(
     source: str = "auto", *, network: str = "densenet121", outputs: int = 14, seed: int = 0
 ) -> Weights:
-    """The weights every framework starts from.
+    """The weights of one of ``shapes.NETWORKS`` that every framework starts from.
 
-    Args:
-        source: ``imagenet``, ``random``, or ``auto`` (ImageNet's where they can be had).
-        network: one of ``shapes.NETWORKS``.
+    ``auto`` is ImageNet's where they can be had.
 
     Raises:
         UserError: unknown source, or ImageNet's were demanded and cannot be had.
@@ -94,10 +86,6 @@ def seeded(outputs: int = 14, seed: int = 0, network: str = "densenet121") -> Ar
     fan-out in a ResNet, BatchNorm is the identity, the last layer uniform within 1/sqrt(fan-in)
     and its bias zero.
 
-    Args:
-        outputs: how many findings or classes.
-        seed: of the random numbers.
-        network: one of ``helpers.networks.shapes.NETWORKS``.
     """
     random = np.random.Generator(np.random.PCG64(seed))
     arrays: Arrays = {}
@@ -139,25 +127,12 @@ def save(
     """Write arrays, and what is said of them, as safetensors: whole, also after a power cut.
 
     Raises:
-        OSError, SafetensorError: it cannot be written; an older file is as it was.
+        OSError: it cannot be written; an older file is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        whole = {name: _contiguous(array) for name, array in arrays.items()}
-        save_file(whole, temporary, metadata=metadata)
-        # A name can reach the disk before what is in the file does.
-        sync_file(temporary)
-        temporary.replace(path)
-        sync_file(path.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _contiguous(array: np.ndarray) -> np.ndarray:
-    # ascontiguousarray would make a vector of a scalar.
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    # "C" leaves a scalar one, of which ascontiguousarray makes a vector.
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    write_atomic(path, to_bytes(whole, metadata), durable=True)
 
 
 def load(path: Path) -> Arrays:
@@ -166,77 +141,37 @@ def load(path: Path) -> Arrays:
 
 
 def metadata(path: Path) -> dict[str, str]:
-    """The metadata that :func:`save` stored with the arrays.
-
-    Raises:
-        OSError, SafetensorError: it cannot be read.
-    """
+    """The metadata that :func:`save` stored with the arrays."""
     with safe_open(path, "numpy") as file:
         return file.metadata() or {}
 
 
-def convert_imagenet(cache: Path, url: str, network: str = "densenet121") -> None:
-    """Fetch torchvision's file, check its SHA-256 against its name, and cache it as safetensors.
+def fetch_imagenet(cache: Path, network: str) -> None:
+    """Fetch torchvision's published weights, whose digest it checks, and cache them; by PyTorch."""
+    from torchvision.models import get_model
 
-    Needs PyTorch, which alone reads that file's format.
-
-    Args:
-        cache: the file to be written.
-        url: torchvision's, whose name ends with the digest's first digits.
-        network: the one whose weights these are.
-
-    Raises:
-        UserError: the file is damaged, or has other weights.
-    """
-    import torch
-
-    with tempfile.NamedTemporaryFile(suffix=".pth") as file:
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            shutil.copyfileobj(answer, file)
-        file.flush()
-        expected = url.rsplit("-", 1)[1].removesuffix(".pth")
-        found = hashlib.sha256(Path(file.name).read_bytes()).hexdigest()
-        if not found.startswith(expected):
-            raise UserError(f"{url}: SHA-256 {found[:8]} is not {expected}; the file is damaged")
-        state = torch.load(file.name, map_location="cpu", weights_only=True)
-    # DenseNet's file is from 2017 and writes denselayer1.norm.1 where today's model has norm1.
-    old = re.compile(r"(.*denselayer\d+\.(?:norm|conv))\.(\d\..*)")
-    arrays = {old.sub(r"\1\2", name): tensor.numpy() for name, tensor in state.items()}
+    state = get_model(network, weights="IMAGENET1K_V1").state_dict()
     last = f"{head(network)}."
-    wanted = {n: shape for n, shape in shapes(network).items() if not n.startswith(last)}
-    backbone = {name: arrays[name].astype(np.float32) for name in wanted}
-    for name, shape in wanted.items():
-        if backbone[name].shape != shape:
-            raise UserError(f"{url}: {name} is {backbone[name].shape}, expected {shape}")
-    save(cache, backbone)
+    save(cache, {n: state[n].numpy() for n in shapes(network) if not n.startswith(last)})
 
 
 def _imagenet_backbone(network: str) -> Arrays:
-    if network not in IMAGENET:
+    if network not in PUBLISHED:
         raise UserError(f"no published ImageNet weights exist for {network}")
     cache = CACHE / f"{network}-imagenet.safetensors"
     with contextlib.suppress(FileNotFoundError, SafetensorError):  # not fetched yet, or damaged
         return load(cache)
-    if importlib.util.find_spec("torch"):
-        convert_imagenet(cache, IMAGENET[network], network)
-    else:
-        _convert_in_pytorch_kernel(cache, network)
-    return load(cache)
-
-
-def _convert_in_pytorch_kernel(cache: Path, network: str) -> None:
     python = paths.VENVS / "pytorch" / "bin" / "python"
-    if not python.exists():
-        raise UserError("the pytorch environment, which converts torchvision's file, is missing")
-    command = [str(python), "-m", "helpers.networks.weights", str(cache)]
-    command += [IMAGENET[network], network]
+    if importlib.util.find_spec("torchvision"):
+        python = Path(sys.executable)
+    elif not python.exists():
+        raise UserError("the pytorch environment, which reads torchvision's file, is missing")
+    command = [str(python), "-m", "helpers.networks.weights", str(cache), network]
     done = subprocess.run(command, capture_output=True, text=True, cwd=paths.ROOT)
     if done.returncode:
         raise UserError((done.stderr.strip().splitlines() or ["conversion failed"])[-1])
+    return load(cache)
 
 
 if __name__ == "__main__":
-    try:
-        convert_imagenet(Path(sys.argv[1]), *sys.argv[2:])
-    except (OSError, UserError) as error:
-        sys.exit(str(error))
+    fetch_imagenet(Path(sys.argv[1]), sys.argv[2])
