@@ -1,4 +1,4 @@
-"""Find out which GPUs an environment supports, why not others, and what ails a driver.
+"""Find out which GPUs an environment supports, and why not others.
 
 ``LOCKS`` says which GPU generations the CUDA packages of each lock have code for, and this module
 applies that to a GPU and its driver. `make envs` imports it before anything is installed, so it
@@ -8,7 +8,6 @@ uses only Python's standard library and no syntax newer than Python 3.9.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 
@@ -46,30 +45,8 @@ cuBLAS or NCCL gets a new version: ``cuobjdump --list-elf`` shows the architectu
 NO_DRIVER = (9, 12)
 """NVML's codes on a machine without a GPU to use: driver not loaded, library not found."""
 
-_CURES = {
-    4: "check the permissions of /dev/nvidia*; in a container, start it with GPU access (--gpus "
-    "all), which its device cgroup must allow",
-    18: "reboot, or reload the kernel modules (sudo rmmod nvidia_uvm nvidia && sudo modprobe "
-    "nvidia): the driver was updated while an older one was loaded",
-    999: "in a container, restart it with the GPU runtime once nvidia-smi works on the host; "
-    "elsewhere, reboot",
-}
-"""The usual cure of an NVML error, by its code."""
-
-_CUDA_CURES = {
-    "system not yet initialized": "start the fabric manager of the driver's version, which GPUs "
-    "behind NVSwitch need: sudo systemctl enable --now nvidia-fabricmanager",
-    "busy or unavailable": "another process has this GPU alone: 'nvidia-smi' shows it, and "
-    "'sudo nvidia-smi -c 0' lets several processes use a GPU",
-}
-"""The usual cure of an error of CUDA, by words of its message."""
-LARGE = 8 * 2**30
-"""Bytes of memory of AMD's cards that compute; a CPU's own graphics have less."""
-
 
 class Gpu(NamedTuple):
-    """A GPU, or an instance of one in MIG mode."""
-
     name: str
     capability: tuple[int, int] | None = None
     """Its generation, (9, 0) for an H100; None if unknown."""
@@ -96,12 +73,11 @@ def lock(kernel: str, form: str) -> str:
 
 def best_form(kernel: str, gpus: Sequence[Gpu]) -> str:
     """The form that serves most of ``gpus``; ``cpu`` where none serves any."""
-    served = {
-        form: sum(obstacle(lock(kernel, form), gpu) is None for gpu in gpus)
-        for form in forms(kernel)
-    }
-    best = max(served, key=served.__getitem__, default="cpu")
-    return best if served.get(best) else "cpu"
+
+    def served(form: str) -> int:
+        return sum(obstacle(lock(kernel, form), gpu) is None for gpu in gpus)
+
+    return max((form for form in forms(kernel) if served(form)), key=served, default="cpu")
 
 
 def why_not(kernel: str, form: str, gpus: Sequence[Gpu]) -> str | None:
@@ -120,38 +96,11 @@ def why_not(kernel: str, form: str, gpus: Sequence[Gpu]) -> str | None:
 
 
 def driver_failure(code: int, said: str) -> str:
-    """One line about a driver that does not start.
-
-    Args:
-        code: NVML's, and none of ``NO_DRIVER``.
-        said: the driver's own words for the code.
-    """
-    cure = _CURES.get(code, "run nvidia-smi, which shows whether the driver works")
-    return f"the NVIDIA driver does not start: {said} (NVML error {code}); {cure}"
-
-
-def cuda_cure(said: str) -> str:
-    """What helps against an error of CUDA, to append to it; empty if that is not known."""
-    cures = (f"; {cure}" for words, cure in _CUDA_CURES.items() if words in said.casefold())
-    return next(cures, "")
-
-
-def unreachable(code: int, root: Path = Path("/")) -> str:
-    """Why a GPU of this machine cannot be used; empty where there is none.
-
-    Args:
-        code: NVML's, one of ``NO_DRIVER``.
-        root: of the files that tell.
-    """
-    if code == NO_DRIVER[1] and (root / "dev/nvidia0").exists():
-        return (
-            "this machine has an NVIDIA GPU and no library NVML: start the container with "
-            "NVIDIA_DRIVER_CAPABILITIES=compute,utility, elsewhere install the driver's utilities"
-        )
-    memory = root.glob("sys/class/drm/card*/device/mem_info_vram_total")
-    if (root / "dev/kfd").exists() and any(int(each.read_text()) >= LARGE for each in memory):
-        return "this machine has an AMD GPU, and only NVIDIA's are supported"
-    return ""
+    """One line about a driver that does not start, with NVML's code and words."""
+    return (
+        f"the NVIDIA driver does not start: {said} (NVML error {code}); run nvidia-smi, which "
+        "shows whether the driver works (reboot if it was updated)"
+    )
 
 
 def compiles_first(kernel: str, gpus: Sequence[Gpu]) -> bool:

@@ -1,10 +1,7 @@
 """Assign to each CPU device a fixed set of cores that no other device of the run uses.
 
-With a set of its own each, devices on one CPU are timed as GPUs are: a second device brings cores,
-and a single one leaves the others idle. A core is a physical one, with all its hardware threads.
-
-A process that drives one device is pinned to the device's cores, a process that drives all devices
-to the cores of all.
+So devices on one CPU are timed as GPUs are: a second device brings cores, and a single one leaves
+the others idle. A core is a physical one, with all its hardware threads.
 """
 
 import os
@@ -37,7 +34,6 @@ INSTRUCTION_SETS = (
 FOR_LOADERS = 4
 """A device's cores per core that its loader workers get, where they have cores of their own."""
 
-
 Core: TypeAlias = tuple[int, ...]
 """A physical core: its hardware threads by the system's numbers."""
 
@@ -52,29 +48,24 @@ class CpuDevice:
     loader_cores: tuple[int, ...]
 
     def as_record(self) -> dict[str, Any]:
-        """An entry of the record's ``devices.cpus``."""
         return asdict(self)
 
 
 def siblings(core: int, system: Path = SYSTEM) -> set[int]:
     """The other hardware threads of a logical core's core; empty where it has none."""
-    path = system / f"cpu/cpu{core}/topology/thread_siblings_list"
-    found: set[int] = set()
-    # As the kernel lists them: "0-2,8" is {0, 1, 2, 8}.
-    for part in path.read_text(encoding="ascii").split(",") if path.exists() else ():
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found - {core}
+    with suppress(OSError):
+        # As the kernel lists them: "0-2,8" is {0, 1, 2, 8}.
+        text = (system / f"cpu/cpu{core}/topology/thread_siblings_list").read_text("ascii")
+        ends = [part.split("-") for part in text.split(",")]
+        return {i for each in ends for i in range(int(each[0]), int(each[-1]) + 1)} - {core}
+    return set()
 
 
 def machine(usable: Collection[int] | None = None, system: Path = SYSTEM) -> list[Core]:
-    """The physical cores with threads that this process may use, in their order.
+    """The physical cores with threads of the ``usable`` ones, in their order.
 
-    As many as a control group or a Slurm job allows: of 1.5 CPUs one core.
-
-    Args:
-        usable: the logical cores; by default those that this process could use when it began.
-        system: what describes them.
+    By default those that this process could use when it began, as many as a control group or a
+    Slurm job allows: of 1.5 CPUs one core.
     """
     allowed, most = _at_first() if usable is None else (frozenset(usable), len(usable))
     cores = {tuple(sorted(({core} | siblings(core, system)) & allowed)) for core in allowed}
@@ -84,23 +75,21 @@ def machine(usable: Collection[int] | None = None, system: Path = SYSTEM) -> lis
 def divided(
     count: int, each: int | None, place: str, cores: Sequence[Core]
 ) -> tuple[CpuDevice, ...]:
-    """The cores of ``count`` devices, each of neighbouring ones.
+    """The cores of ``count`` devices, each of neighbouring ones of :func:`machine`.
 
     Args:
         count: of devices.
         each: physical cores of a device; None: as many as there are for so many devices.
         place: one of ``LOADER_CORES``.
-        cores: :func:`machine`.
 
     Raises:
         UserError: there are too few, or no place for the loader workers.
     """
     most = len(cores) // count
     if most == 0 or (each or most) > most:
-        fit = len(cores) // (each or 1)
         raise UserError(
-            f"devices {count}: this process may use {_said(len(cores))}, which {_is(fit)} of "
-            f"{_said(each or 1)}; give {fit} at most. With cores_per_device '{SHARED}' devices "
+            f"devices {count} of {each or 1} core(s): this process may use {len(cores)} core(s); "
+            f"give {len(cores) // (each or 1)} at most. With cores_per_device '{SHARED}' devices "
             "share all cores, and their times are not ranked"
         )
     own = each or most
@@ -110,9 +99,9 @@ def divided(
 def confine(devices: Sequence[CpuDevice]) -> None:
     """Pin this process to these devices' cores, and have it compute with their threads.
 
-    Thread pools that are made from now on, as TensorFlow's and XLA's, have as many threads as the
-    process has cores; OpenMP's and OpenBLAS's, of which each device has one, as a device has. What
-    it forks from now on are loader workers, and go to their place.
+    TensorFlow's and XLA's pools then have as many threads as the process has cores; OpenMP's and
+    OpenBLAS's, of which each device has one, as a device has. What it forks from now on are loader
+    workers, and go to their place.
     """
     _at_first()  # before it is changed
     os.environ["OMP_NUM_THREADS"] = str(devices[0].threads)  # for threads that begin later
@@ -166,10 +155,7 @@ def pinned() -> tuple[int, ...]:
 def beside(core: int, usable: Collection[int], threads: Collection[int]) -> dict[str, set[int]]:
     """The possible core masks, by place, for the loader of a process on one logical core.
 
-    Args:
-        core: that of the process.
-        usable: those that both may use.
-        threads: its :func:`siblings`.
+    ``usable`` are the cores that both may use, ``threads`` the core's :func:`siblings`.
     """
     allowed = set(usable)
     masks = {
@@ -185,14 +171,11 @@ def _threads() -> list[int]:
 
 
 class _Now:
-    """What this process was confined to last."""
-
     threads: int | None = None
     loaders: frozenset[int] | set[int] = frozenset()
 
     @classmethod
     def place_worker(cls) -> None:
-        """What it forks are loader workers."""
         os.sched_setaffinity(0, cls.loaders)
 
 
@@ -228,11 +211,3 @@ def _device(own: Sequence[Core], place: str) -> CpuDevice:
 
 def _flat(threads: Iterable[Iterable[int]]) -> tuple[int, ...]:
     return tuple(sorted(number for each in threads for number in each))
-
-
-def _said(cores: int) -> str:
-    return f"{cores} core{'s' * (cores != 1)}"
-
-
-def _is(devices: int) -> str:
-    return "is 1 device" if devices == 1 else f"are {devices} devices"

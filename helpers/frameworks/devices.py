@@ -1,14 +1,13 @@
 """Choose the devices of a run: GPUs where there are any, else CPU devices.
 
-A CPU device is a replica that computes on cores of its own (``helpers.frameworks.cpu_cores``). It
-has its share of the batch and its own BatchNorm statistics, and takes part in the gradient average
-like a GPU. CPU devices that share cores show that the data parallelism is right; their times are
-not ranked.
+A CPU device is a replica that computes on cores of its own (``helpers.frameworks.cpu_cores``), and
+takes part like a GPU. The times of CPU devices that share cores are not ranked.
 """
 
+import itertools
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ import pynvml
 
 from data_prep.files import core_count
 from helpers.errors import UnsupportedError, UserError
-from helpers.frameworks import capabilities, cpu_cores, installed, topology
+from helpers.frameworks import capabilities, cpu_cores, installed
 from helpers.frameworks.capabilities import Gpu
 from helpers.frameworks.cpu_cores import CpuDevice
 
@@ -32,11 +31,7 @@ HIDE = "for CPU devices hide the GPUs: CUDA_VISIBLE_DEVICES="
 
 @dataclass(frozen=True)
 class Devices:
-    """The devices of a run, one a replica.
-
-    ``kind`` is ``gpu`` or ``cpu``, ``names`` has one entry a replica. ``cpus`` are the cores of
-    each CPU device; empty where these share all cores.
-    """
+    """The devices of a run, ``gpu`` or ``cpu``; each CPU device's cores where it has its own."""
 
     kind: str
     names: tuple[str, ...]
@@ -78,10 +73,7 @@ def crowded(count: int) -> str:
 
 
 def run_name(notebook: str, replicas: int, nodes: int = 1) -> str:
-    """The name of a run's folder: ``PyTorch_MultiGPU-4x``.
-
-    Of several nodes, ``-2n-4x``: with so many replicas each.
-    """
+    """The name of a run's folder: ``PyTorch_MultiGPU-4x``; with four on each of two, ``-2n-4x``."""
     among = f"-{nodes}n" if nodes > 1 else ""
     return f"{notebook}{among}-{replicas}x"
 
@@ -89,143 +81,74 @@ def run_name(notebook: str, replicas: int, nodes: int = 1) -> str:
 def visible() -> list[Gpu]:
     """The GPUs this process may use, honouring ``CUDA_VISIBLE_DEVICES``.
 
-    A GPU in MIG mode is not one of them, but each of its instances is. CUDA gives a process at most
-    one instance, and then no other GPU (NVIDIA, *MIG User Guide*, CUDA device enumeration).
-
     Raises:
-        UserError: the driver does not start or cannot reach a GPU, or the variable names one twice.
+        UserError: the driver does not start, the variable names no GPU, or a GPU is in MIG mode.
     """
-    names = _named_visible()
-    if _are_hidden(names):
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None and named.split(",")[0].strip().casefold() in HIDDEN:
         return []
     found = _present()
-    if names is None:
-        chosen = [gpu for one in found for gpu in one.usable]
-    else:
-        chosen = []
-        for name in names:
-            match = next((one.named(name) for one in found if one.named(name)), None)
-            if match is None:  # CUDA too stops at the first that it does not know
-                break
-            if match in chosen:
-                raise UserError(
-                    f"CUDA_VISIBLE_DEVICES={','.join(names)} names a GPU twice, so CUDA "
-                    "sees no GPU: name each GPU once"
-                )
-            chosen.append(match)
-    instance = next((gpu for gpu in chosen if gpu.uuid.startswith("MIG-")), None)
-    return chosen if instance is None else [instance]
+    chosen = list(range(len(found)))
+    if named is not None and found:
+        chosen = _numbers(named.split(","), [gpu for gpu, _ in found])
+        if not chosen:
+            raise UserError(
+                f"CUDA_VISIBLE_DEVICES={named} names no GPU of this machine: 'nvidia-smi -L' "
+                f"lists them ({HIDE})"
+            )
+    if split := [number for number in chosen if found[number][1]]:
+        raise UserError(
+            f"GPU {split[0]} is in MIG mode, which is not supported: 'sudo nvidia-smi -i "
+            f"{split[0]} -mig 0' ends it, or name other GPUs in CUDA_VISIBLE_DEVICES"
+        )
+    return [found[number][0] for number in chosen]
 
 
 def cuda_names(gpus: Sequence[Gpu]) -> str:
-    """These GPUs for ``CUDA_VISIBLE_DEVICES``, by UUID: CUDA and NVML number GPUs differently.
-
-    CUDA knows no UUID without a prefix, which a Jetson's only GPU has: it goes by its number.
-    """
-    if all(gpu.uuid.startswith(("GPU-", "MIG-")) for gpu in gpus):
-        return ",".join(gpu.uuid for gpu in gpus)
-    numbers = {one.gpu.uuid: one.index for one in _present()}
-    return ",".join(str(numbers[gpu.uuid]) for gpu in gpus)
+    """These GPUs for ``CUDA_VISIBLE_DEVICES``, by UUID: CUDA and NVML number GPUs differently."""
+    return ",".join(gpu.uuid for gpu in gpus)
 
 
-def visible_gpus() -> list[str]:
-    """Names of the GPUs this process may use."""
-    return [gpu.name for gpu in visible()]
+def _numbers(names: Sequence[str], gpus: Sequence[Gpu]) -> list[int]:
+    """The GPUs of these numbers or beginnings of a UUID; CUDA stops at the first that is none."""
+    chosen = []
+    for name in map(str.strip, names):
+        numbers = range(len(gpus))
+        match = [n for n in numbers if name == str(n) or gpus[n].uuid.startswith(name)]
+        if not match:
+            break
+        chosen.append(match[0])
+    return chosen
 
 
-@dataclass(frozen=True)
-class _Present:
-    """A GPU of this machine, and what of it CUDA can be given: it, or its MIG instances."""
-
-    index: int
-    gpu: Gpu
-    usable: tuple[Gpu, ...]
-
-    def named(self, name: str) -> Gpu | None:
-        """What an entry of ``CUDA_VISIBLE_DEVICES`` names here, by index or start of a UUID."""
-        if name == str(self.index) or (len(name) >= 4 and self.gpu.uuid.startswith(name)):
-            return next(iter(self.usable), None)
-        if name.startswith("MIG-"):
-            return next((gpu for gpu in self.usable if gpu.uuid.startswith(name)), None)
-        return None
-
-
-def _named_visible() -> list[str] | None:
-    """The entries of ``CUDA_VISIBLE_DEVICES``; None where it is not set."""
-    names = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return None if names is None else [name.strip() for name in names.split(",")]
-
-
-def _are_hidden(names: Sequence[str] | None) -> bool:
-    """Whether the environment hides all GPUs."""
-    return names is not None and names[0].casefold() in HIDDEN
-
-
-def _present() -> list[_Present]:
-    """All GPUs of this machine: NVML does not know ``CUDA_VISIBLE_DEVICES``."""
+def _present() -> list[tuple[Gpu, bool]]:
+    """All GPUs of this machine, and whether each is in MIG mode."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         if error.value in capabilities.NO_DRIVER:
-            if not (why := capabilities.unreachable(error.value)):
-                return []
-        else:
-            why = capabilities.driver_failure(error.value, words(error))
+            return []
+        said = _query(pynvml.nvmlErrorString, error.value) or str(error)
+        why = capabilities.driver_failure(error.value, said)
         raise UserError(f"{why}; to use the CPU instead: CUDA_VISIBLE_DEVICES=") from None
     try:
-        driver = text(pynvml.nvmlSystemGetDriverVersion())
+        driver = pynvml.nvmlSystemGetDriverVersion()
         found = []
         for index in range(pynvml.nvmlDeviceGetCount()):
             try:
-                found.append(_look_at(index, driver))
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
             except pynvml.NVMLError as error:  # it is off the bus, or belongs to another user
                 raise UserError(
-                    f"GPU {index}: the driver says '{error}'; see 'nvidia-smi' "
-                    "(to continue without GPUs, hide them: CUDA_VISIBLE_DEVICES=)"
+                    f"GPU {index}: the driver says '{error}'; see 'nvidia-smi' ({HIDE})"
                 ) from None
+            capability = _query(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+            mig = _query(pynvml.nvmlDeviceGetMigMode, handle)
+            gpu = Gpu(name, tuple(capability) if capability else None, driver, uuid)
+            found.append((gpu, bool(mig and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE)))
         return found
     finally:
         pynvml.nvmlShutdown()
-
-
-def _look_at(index: int, driver: str) -> _Present:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    gpu = _gpu(handle, _capability(handle), driver)
-    instances = _mig_instances(handle)
-    if instances is None:
-        return _Present(index, gpu, (gpu,))
-    usable = tuple(_gpu(instance, gpu.capability, driver) for instance in instances)
-    return _Present(index, gpu, usable)
-
-
-def _gpu(handle: Any, capability: tuple[int, int] | None, driver: str) -> Gpu:
-    name = text(pynvml.nvmlDeviceGetName(handle))
-    return Gpu(name, capability, driver, text(pynvml.nvmlDeviceGetUUID(handle)))
-
-
-def _capability(handle: Any) -> tuple[int, int] | None:
-    try:
-        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-    except pynvml.NVMLError:
-        return None
-    return major, minor
-
-
-def _mig_instances(handle: Any) -> list[Any] | None:
-    """The handles of a GPU's MIG instances; None where it is not in MIG mode or knows none."""
-    try:
-        if pynvml.nvmlDeviceGetMigMode(handle)[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
-            return None
-        slots = range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))
-    except pynvml.NVMLError:
-        return None
-    found = []
-    for slot in slots:
-        try:
-            found.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot))
-        except pynvml.NVMLError:  # an empty slot
-            continue
-    return found
 
 
 def resolve(
@@ -242,12 +165,10 @@ def resolve(
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``.
 
     Raises:
-        UserError: a wrong number, a driver that does not start, or GPUs that are there, not hidden,
-            and cannot be given to CUDA.
+        UserError: a wrong number, or GPUs that are there, not hidden, and cannot be used.
         UnsupportedError: this process's own environment cannot compute on these GPUs.
     """
-    if not (found := visible()):
-        _refuse_to_hide_gpus()
+    found = visible()
     if requested == "auto":
         count = len(found) or min(CPU_DEVICES, len(cpu_cores.machine()))
     else:
@@ -257,7 +178,10 @@ def resolve(
     if not found:
         return _on_cpu(count, cores_per_device, loader_cores)
     if count > len(found):
-        raise UserError(f"devices {count}: {_sees(found)}; give {len(found)} at most ({HIDE})")
+        raise UserError(
+            f"devices {count}: this process sees {len(found)} GPU(s); give {len(found)} at most "
+            f"({HIDE})"
+        )
     if why := installed.why_not_here(found[:count]):
         raise UnsupportedError(why)
     return Devices("gpu", tuple(gpu.name for gpu in found[:count]))
@@ -306,36 +230,11 @@ def _number(what: str, value: object) -> int:
         raise UserError(f"{what} '{value}': give a number, or auto") from None
 
 
-def _sees(found: Sequence[Gpu]) -> str:
-    if found and found[0].uuid.startswith("MIG-"):
-        return "this process sees 1 MIG instance, all that CUDA gives to one"
-    return f"this process sees {len(found)} GPU(s)"
-
-
-def _refuse_to_hide_gpus() -> None:
-    """Refuse to train on the CPU of a machine with GPUs unless the user asked for it."""
-    names = _named_visible()
-    if _are_hidden(names) or not _present():
-        return
-    if names is not None:
-        raise UserError(
-            f"CUDA_VISIBLE_DEVICES={','.join(names)} names no GPU and no MIG instance of this "
-            f"machine: 'nvidia-smi -L' lists them ({HIDE})"
-        )
-    raise UserError(
-        f"every GPU here is in MIG mode and has no instance: 'sudo nvidia-smi mig -cgi 0 -C' "
-        f"creates one of the whole GPU ({HIDE})"
-    )
-
-
 def hardware() -> dict[str, Any]:
-    """The machine, for the record: CPU, cores, memory in bytes, GPUs, driver, what joins them.
-
-    It names no GPU where the driver cannot: what a run is refused for is decided elsewhere.
-    """
-    gpus: list[str] = []
-    with suppress(UserError):
-        gpus = visible_gpus()
+    """The machine, for the record: CPU, cores, memory in bytes, GPUs, driver, what joins them."""
+    gpus: list[Gpu] = []
+    with suppress(UserError):  # what a run is refused for is decided elsewhere
+        gpus = visible()
     return {
         "cpu": cpu_cores.of_cpu("model name"),
         "cores": psutil.cpu_count(logical=True),
@@ -343,30 +242,40 @@ def hardware() -> dict[str, Any]:
         **cpu_cores.processor(),
         "memory_bytes": psutil.virtual_memory().total,
         "platform": platform.platform(),
-        "gpus": gpus,
-        "driver": _driver_version(),
-        "topology": topology.pairs(),
+        "gpus": [gpu.name for gpu in gpus],
+        "driver": gpus[0].driver if gpus else None,
+        "topology": _links(),
     }
 
 
-def _driver_version() -> str | None:
+def _links() -> list[str]:
+    """``GPUs 0-1: NVLink`` of each pair; ``all 28 pairs of GPUs: NVLink`` where all are equal."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
-        return None
+        return []
     try:
-        version = topology.query(pynvml.nvmlSystemGetDriverVersion)
-        return None if version is None else text(version)
+        handles = [*map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))]
+        found = {
+            f"GPUs {one}-{other}": "NVLink" if _nvlink(left, right) else "PCIe"
+            for (one, left), (other, right) in itertools.combinations(enumerate(handles), 2)
+        }
+    except pynvml.NVMLError:
+        return []
     finally:
         pynvml.nvmlShutdown()
+    if len(found) > 1 and len(set(found.values())) == 1:
+        return [f"all {len(found)} pairs of GPUs: {next(iter(found.values()))}"]
+    return [f"{pair}: {way}" for pair, way in found.items()]
 
 
-def words(error: pynvml.NVMLError) -> str:
-    """The driver's own words for an error; its bindings' where its library has none."""
-    said = topology.query(pynvml.nvmlErrorString, error.value)
-    return text(said) if said else str(error)
+def _nvlink(one: Any, other: Any) -> bool:
+    status = _query(pynvml.nvmlDeviceGetP2PStatus, one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    return bool(status == pynvml.NVML_P2P_STATUS_OK)
 
 
-def text(value: bytes | str) -> str:
-    """What NVML says, as text: its bindings gave bytes before version 11.5."""
-    return value.decode() if isinstance(value, bytes) else value
+def _query(ask: Callable[..., Any], *of: Any) -> Any:
+    """The answer of an NVML function; None where it fails."""
+    with suppress(pynvml.NVMLError):
+        return ask(*of)
+    return None

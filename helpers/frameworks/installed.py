@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,10 @@ def _why_not(kernel: str, gpus: Sequence[Gpu]) -> str | None:
 
 def _status(kernel: str) -> dict[str, Any]:
     """What `make envs` wrote about an environment; empty where it did not, or not readably."""
-    try:
+    with suppress(OSError, ValueError):
         content = json.loads((paths.VENVS / f"{kernel}.json").read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError):
-        return {}
-    return content if isinstance(content, dict) else {}
+        return content if isinstance(content, dict) else {}
+    return {}
 
 
 def required(module: str) -> Any:

@@ -24,7 +24,7 @@ def of_all(gather: Gather, rank: int, host: str, order: Mapping[str, Any]) -> Pl
         order: ``nodes`` and the ``devices`` of each, their ``kind``, the ``interface`` that the
             user named, and ``about`` the launcher.
     """
-    machine = {"cpus": os.cpu_count(), "gpus": devices.visible_gpus()}
+    machine = {"cpus": os.cpu_count(), "gpus": [gpu.name for gpu in devices.visible()]}
     own = {"host": host, "on": socket.gethostname(), "addresses": network.addresses()}
     free = [network.free_port() for _ in range(2)]
     joined = gather({**own, "machine": machine, "ports": free})

@@ -94,7 +94,6 @@ def test(kernel: str, on: Devices, gpus: Sequence[Gpu], *, log: Path) -> Outcome
         died = f"the process died: {how}"
     reason = told.get("reason", died)
     if reason is not None:
-        reason += capabilities.cuda_cure(reason)
         reason = f"{f'a step on {on.short}' if 'versions' in told else 'start'}: {reason}"
     return Outcome(kernel, on, seconds, reason, told.get("versions", {}))
 

@@ -43,23 +43,16 @@ JETSON = """
 V100, A100, H100 = ("Tesla V100-SXM2-16GB", 70), ("NVIDIA A100-SXM4-40GB", 80), ("NVIDIA H100", 90)
 
 
-def machine(*gpus: tuple[str, int], driver: str = "580.65.06", mig: int = 0) -> str:
-    """A script of GPUs that do nothing; ``mig`` instances of the first one, if any."""
+def machine(*gpus: tuple[str, int], driver: str = "580.65.06") -> str:
+    """A script of GPUs that do nothing."""
     lines = [f"driver {driver}"]
     for gpu, (name, capability) in enumerate(gpus):
         lines += [f"{gpu} uuid {uuid(gpu)}", f"{gpu} name {name}", f"{gpu} capability {capability}"]
-    for slot in range(mig):
-        # What the driver calls them; it does not say their capability.
-        lines += [f"0.{slot} uuid {mig_uuid(slot)}", f"0.{slot} name {gpus[0][0]} MIG 1g.10gb"]
     return "\n".join(lines) + "\n"
 
 
 def uuid(gpu: int) -> str:
     return f"GPU-{gpu}0000000-aaaa-bbbb-cccc-dddddddddddd"
-
-
-def mig_uuid(slot: int) -> str:
-    return f"MIG-{slot}1111111-aaaa-bbbb-cccc-dddddddddddd"
 
 
 @functools.cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,6 @@ sys.path.insert(0, str(ENVIRONMENTS))
 
 from kernels import KERNELS  # noqa: E402
 
-MEMORY = "sys/class/drm/card1/device/mem_info_vram_total"
 FOR_GPUS = {name: code for name, code in LOCKS.items() if code}
 
 
@@ -54,26 +52,6 @@ def test_an_obstacle_is_named(
 ) -> None:
     why = capabilities.obstacle(lock, Gpu("a GPU", capability, driver))
     assert said in why if why and said else why is said
-
-
-@pytest.mark.parametrize(
-    ("code", "files", "said"),
-    [
-        (12, {"dev/nvidia0": ""}, "NVIDIA_DRIVER_CAPABILITIES=compute,utility"),
-        (9, {"dev/nvidia0": ""}, ""),  # its driver is not loaded
-        (12, {"dev/kfd": "", MEMORY: str(64 * 2**30)}, "this machine has an AMD GPU"),
-        (12, {"dev/kfd": "", MEMORY: str(2**29)}, ""),  # a CPU's own graphics
-        (12, {}, ""),
-    ],
-)
-def test_a_gpu_that_nvml_does_not_reach_is_not_left_to_the_cpu(
-    code: int, files: dict[str, str], said: str, tmp_path: Path
-) -> None:
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    found = capabilities.unreachable(code, tmp_path)
-    assert said in found and bool(said) == bool(found)
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,6 @@ def eight(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_this_machines_own_lists_are_read() -> None:
-    """Each is the other's sibling."""
-    for core in os.sched_getaffinity(0):
-        assert all(core in cpu_cores.siblings(other) for other in cpu_cores.siblings(core))
-
-
 def test_a_core_is_a_physical_one_with_the_threads_that_may_be_used(eight: Path) -> None:
     assert cpu_cores.machine(range(16), eight)[:2] == [(0, 8), (1, 9)]
     assert cpu_cores.machine({1, 3, 9, 12}, eight) == [(1, 9), (3,), (12,)]
@@ -72,8 +66,8 @@ def test_loader_workers_are_put_where_the_recipe_says(eight: Path) -> None:
 @pytest.mark.parametrize(
     ("count", "each", "place", "told"),
     [
-        (3, None, ON_DEVICE, "may use 2 cores, which are 2 devices of 1 core; give 2 at most"),
-        (2, 2, ON_DEVICE, "may use 2 cores, which is 1 device of 2 cores; give 1 at most"),
+        (3, None, ON_DEVICE, r"3 of 1 core\(s\): this process may use 2 core\(s\); give 2 at most"),
+        (2, 2, ON_DEVICE, r"2 of 2 core\(s\): this process may use 2 core\(s\); give 1 at most"),
         (2, None, ON_OWN, "'own': each device has one core here"),
         (2, None, ON_SIBLINGS, "'siblings': these cores have one hardware thread each"),
     ],

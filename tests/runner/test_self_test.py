@@ -84,8 +84,7 @@ FAULTS: dict[str, tuple[str, str]] = {
     ),
     "no fabric manager": (
         "raise RuntimeError('CUDA error 802: system not yet initialized')",
-        "start: RuntimeError: CUDA error 802: system not yet initialized; start the fabric manager"
-        " .*",
+        "start: RuntimeError: CUDA error 802: system not yet initialized",
     ),
     "ends": ("sys.exit(3)", "start: the process died: exit code 3"),
 }
