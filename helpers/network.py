@@ -34,9 +34,11 @@ def free_port() -> int:
     return port
 
 
-def loopback(of: Addresses) -> tuple[str, str]:
-    """The interface that only its own machine reaches, and its address."""
-    return next((name, ip) for name, (ip, _) in of.items() if ip.startswith("127."))
+def loopback(of: Addresses | None = None) -> tuple[str, str]:
+    """The interface that only its own machine reaches, and its address; by default this one's."""
+    return next(
+        (name, ip) for name, (ip, _) in (of or addresses()).items() if ip.startswith("127.")
+    )
 
 
 def common(hosts: Mapping[str, Addresses], first: str, named: str = "") -> dict[str, Any]:

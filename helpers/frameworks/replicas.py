@@ -1,15 +1,11 @@
 """Run a function written in a notebook in one fresh process per device.
 
-What ``torchrun`` does for scripts: frameworks that drive each GPU from a process of its own
-(PyTorch's DistributedDataParallel) need processes, and processes can import a module but not a
-notebook cell. So the function is shipped by value with cloudpickle. Processes are never forked
-from the notebook's own, for a CUDA context and OpenMP's threads do not survive that: one server
-process, which only imports what the notebook needs, is started at the first call, and all
-replicas are forked from it. Importing a framework takes seconds, and so it is done once.
+What ``torchrun`` does for scripts. Processes can import a module but not a notebook cell, so the
+function is shipped by value with cloudpickle. A CUDA context and OpenMP's threads do not survive a
+fork: all replicas are forked from one server process, which only imports what the notebook needs.
 
-A replica that dies ends the others at once, for they would wait for it in a collective, with their
-GPUs, until its time-out. Each replica leads a process group, so that with it goes what it forked:
-loader workers, and the processes of Chainer's updater, which hold a GPU each.
+A replica that dies ends the others at once, for they would wait for it in a collective. Each leads
+a process group, so that with it goes what it forked: loader workers, Chainer's updater's processes.
 """
 
 import os
@@ -18,16 +14,8 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
-from multiprocessing import (
-    connection,
-    forkserver,
-    get_context,
-    parent_process,
-    set_start_method,
-    util,
-)
+from contextlib import contextmanager, suppress
+from multiprocessing import connection, forkserver, get_context, parent_process, set_start_method
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock, Thread
@@ -35,23 +23,17 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 import cloudpickle
-import psutil
 
+from helpers import network
 from helpers.errors import FOR_USERS, Plain
 from helpers.frameworks import temporary_files
 
 RENDEZVOUS = "REPLICA_RENDEZVOUS"
 """Environment variable with a ``file://`` address at which the replicas of one run meet."""
 
-
-PREFIX = "replicas-"
-"""How the names of folders begin that are removed with a run of replicas, or before the next."""
-
 DONE, MESSAGE, FAILED = "done", "message", "failed"
 """What a replica sends its caller: a result, a message, or a traceback (of a user's mistake, the
 error itself)."""
-
-
 SETTLE_SECONDS = 0.5
 """What other replicas get to say that the mistake was theirs."""
 
@@ -69,9 +51,8 @@ def run(
 ) -> list[Any]:
     """Call ``function(rank, *args)`` in ``count`` processes; the results in order of rank.
 
-    ``heard`` is called here with every message that a replica sends meanwhile (:func:`tell`). When
-    one replica fails or dies, or the caller is interrupted, all replicas and their child processes
-    are ended. The replicas get the variables of ``environment`` too.
+    ``heard`` is called here with every message that a replica sends meanwhile (:func:`tell`). The
+    replicas get the variables of ``environment`` too.
 
     Raises:
         ReplicaError: naming the rank, with its traceback or the signal that killed it.
@@ -79,7 +60,7 @@ def run(
     """
     payload = cloudpickle.dumps((function, args))
     context = _server()
-    with temporary_files.own(PREFIX) as folder:
+    with temporary_files.own("replicas-") as folder:
         rendezvous = f"file://{Path(folder) / 'rendezvous'}"
         variables = {**os.environ, **environment, "TMPDIR": folder}
         processes, pipes = [], []
@@ -121,32 +102,11 @@ def _server() -> Any:
     """The context whose server process forks the replicas."""
     context = get_context("forkserver")
     context.set_forkserver_preload(_imported())  # heeded when it starts
-    _keep_sockets()
     return context
 
 
-@cache
-def _keep_sockets() -> None:
-    """Have multiprocessing's own folder, with the server's socket, where the next caller looks.
-
-    It exists as long as this process, which is not shut down in order: Jupyter ends a kernel that
-    has started a server by a signal, so Python's own clean-up does not run.
-    """
-    kept = ExitStack()
-    folder = kept.enter_context(temporary_files.own(PREFIX))
-    util.Finalize(None, kept.close, exitpriority=-200)  # after its own clean-up, at -100
-    before, tempfile.tempdir = tempfile.tempdir, folder
-    try:
-        util.get_temp_dir()
-    finally:
-        tempfile.tempdir = before
-
-
 def _imported() -> list[str]:
-    """The helpers' modules that are imported here, and those that the notebook has a name for.
-
-    A notebook that a program runs is not ``__main__``; its framework comes with the helpers.
-    """
+    """The helpers' modules that are imported here, and those that the notebook has a name for."""
     values = vars(sys.modules["__main__"]).values()
     named = {value.__name__ for value in values if isinstance(value, ModuleType)}
     return sorted(named | {name for name in sys.modules if name.startswith("helpers.")})
@@ -154,10 +114,7 @@ def _imported() -> list[str]:
 
 @contextmanager
 def _main_hidden() -> Iterator[None]:
-    """A process that starts here does not run this program's lines again.
-
-    multiprocessing would, where the program is a script. A replica gets its function by value.
-    """
+    """A process that starts here does not run this program's lines again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -249,19 +206,10 @@ def _replica(
     os.environ.update(environment)  # as it is now, not as it was when the first replicas ran
     tempfile.tempdir = None  # forget the server's
     # torchrun's names, so that a cell moved to a script under torchrun finds what it knows.
-    os.environ.update(
-        {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(count),
-            RENDEZVOUS: rendezvous,
-            # All are on this machine. By default Gloo listens at the address of the host's name,
-            # where any process that reaches it could join: Gloo asks for no password.
-            "GLOO_SOCKET_IFNAME": _loopback(),
-        }
-    )
-    # Else a replica would fork its own from a server too. Loader workers are forked, as in a
-    # script, because nothing they run has to be importable and they never touch the device.
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
+    # By default Gloo listens where any process that reaches the host could join.
+    os.environ |= {RENDEZVOUS: rendezvous, "GLOO_SOCKET_IFNAME": network.loopback()[0]}
+    # Loader workers are forked, as in a script: nothing they run has to be importable.
     set_start_method("fork", force=True)
     try:
         function, args = cloudpickle.loads(payload)
@@ -272,15 +220,6 @@ def _replica(
         answer = (FAILED, traceback.format_exc())
     pipe.send_bytes(cloudpickle.dumps(answer))
     pipe.close()
-
-
-def _loopback() -> str:
-    """The name of the network interface that only this machine reaches: ``lo`` on Linux."""
-    return next(
-        name
-        for name, addresses in psutil.net_if_addrs().items()
-        if any(address.address == "127.0.0.1" for address in addresses)
-    )
 
 
 class _Caller:

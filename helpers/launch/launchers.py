@@ -98,5 +98,5 @@ def choose(launcher: str, nodes: int, *, environment: Mapping[str, str] = os.env
             f"nodes {nodes}: one machine can simulate at most {MOST_SIMULATED} nodes; give fewer, "
             "name the machines (launcher), or run in a Slurm allocation"
         )
-    interface = network.loopback(network.addresses())[0] if virtual else named
+    interface = network.loopback()[0] if virtual else named
     return Launcher(nodes, virtual, hosts if nodes > 1 else (), interface)

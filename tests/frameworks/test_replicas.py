@@ -150,9 +150,6 @@ def test_what_a_replica_forked_ends_with_it(tmp_path: Path) -> None:
 SLEEPING = """
 import multiprocessing, os, sys, time
 from pathlib import Path
-from data_prep.errors import DataError
-from gpumon.errors import MonitorError
-from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import replicas
 def replica(rank):
     child = multiprocessing.Process(target=time.sleep, args=(600,))
@@ -164,12 +161,14 @@ replicas.run(replica, 2)
 """
 
 
-def test_replicas_end_when_the_caller_is_killed_with_what_they_forked(tmp_path: Path) -> None:
-    caller = psutil.Popen([sys.executable, "-c", SLEEPING, str(tmp_path)])
+def test_replicas_end_when_the_caller_is_killed_with_what_they_forked(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    own = {**os.environ, "TMPDIR": str(tmp_path_factory.mktemp("t"))}
+    caller = psutil.Popen([sys.executable, "-c", SLEEPING, str(tmp_path)], env=own)
     children = forked(tmp_path, 2)
     found = replicas_of(caller)
     assert len(found) == 2
     caller.kill()
     caller.wait()
     assert none_lives([process.pid for process in found + children])
-    assert replicas.run(lambda rank: rank, 1) == [0]  # removes what the other has left

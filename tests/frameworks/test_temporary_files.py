@@ -1,7 +1,6 @@
 """What replicas leave in the temporary folder: nothing, however they end."""
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -27,9 +26,6 @@ try:
     print(replicas.run(replica, 2))
 except replicas.ReplicaError as error:
     print(error)
-print("left", os.listdir(os.environ["TMPDIR"]), flush=True)
-if "killed" in sys.argv:
-    os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -56,29 +52,8 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [("ends", "/replicas-"), ("fails", "planted"), ("dies", "died with exit code -9")],
 )
 def test_replicas_leave_nothing(empty: Path, how: str, said: str) -> None:
-    told = replicas_in(empty, how)
-    assert said in told
-    assert told.splitlines()[-1].count("replicas-") == 1, "one, in which the server's socket is"
+    assert said in replicas_in(empty, how)
     assert not list(empty.iterdir())
-
-
-def test_what_a_killed_caller_leaves_is_removed_by_the_next(empty: Path) -> None:
-    assert "left" in replicas_in(empty, "killed") and len(list(empty.iterdir())) == 1
-    replicas_in(empty, "ends")
-    assert not list(empty.iterdir())
-
-
-def test_a_folder_in_use_stays(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(empty))
-    for name, host in (("left", socket.gethostname()), ("elsewhere", "another")):
-        (empty / f"run-{name}").mkdir()
-        (empty / f"run-{name}" / temporary_files.HOST).write_text(host)
-    (empty / "run-of-a-file").touch()
-    with temporary_files.own("run-") as one, temporary_files.own("run-") as other:
-        names = {path.name for path in empty.iterdir()}
-        assert names == {Path(one).name, Path(other).name, "run-elsewhere", "run-of-a-file"}
-        (Path(one) / "full").mkdir()
-    assert {path.name for path in empty.iterdir()} == {"run-elsewhere", "run-of-a-file"}
 
 
 @pytest.mark.parametrize("name", ["x" * 100, "job#7", "what?"])
