@@ -9,14 +9,14 @@ than Python 3.9.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the comparison: a notebook in a kernel, and how it is shown.
+    """A notebook in a kernel, by which plans and records identify it.
 
-    Plans, journals and records identify a row by its notebook and kernel. A notebook may have
-    several rows, each in another kernel; the first is the notebook's own.
+    A notebook may have several rows, each in another kernel; the first is the notebook's own.
     """
 
     name: str
@@ -29,12 +29,6 @@ class Row:
     """The environment that its notebook runs in."""
     notebook: str
     """In ``notebooks/``, without ``.ipynb``."""
-    colour: str
-    """In charts, on a light page. All rows of a framework share theirs, and the marker."""
-    dark_colour: str
-    """The same on a dark page: the same hue, brighter."""
-    marker: str
-    """Matplotlib's sign for it."""
     one_node_only: str = ""
     """Why its notebook does not span several nodes; empty where it does."""
     many_nodes_only: bool = False
@@ -50,10 +44,7 @@ class Row:
     shared_memory: bool = False
     """Whether its loader's workers write batches to /dev/shm."""
     optional: bool = False
-    """Whether it is run only where that is asked for by name; so is a kernel made that only such
-    rows have."""
-    asked: str = ""
-    """The word of ``--frameworks`` that asks for it, where that is not its framework."""
+    """Whether it is run only where its kernel is asked for by name, as only then that is made."""
 
     @property
     def family(self) -> str:
@@ -63,35 +54,34 @@ class Row:
     @property
     def word(self) -> str:
         """What asks for it in ``--frameworks``: ``mxnet``, ``horovod``."""
-        return self.asked or self.family.casefold()
+        return self.kernel if self.optional else self.family.casefold()
 
 
 _DEFINED_BY_RUN = "Chainer 7 defines by run: there is no graph to compile"
 _JIT = "a step is a program of jax.jit; without it each operation would be a program of its own"
-_NO_XLA = "XLA does not know Horovod's all-reduce"
+_HOROVOD: dict[str, Any] = {
+    "rank_a_device": True,
+    "ranks_only": "Horovod joins processes by MPI",
+    "optional": True,
+    "never_compiled": "XLA does not know Horovod's all-reduce",
+}
 
 ROWS = (
     Row(
-        name="PyTorch",
-        framework="PyTorch",
-        module="pytorch",
-        kernel="pytorch",
-        notebook="PyTorch_MultiGPU",
-        colour="#D55E00",
-        dark_colour="#FF8F45",
-        marker="o",
+        "PyTorch",
+        "PyTorch",
+        "pytorch",
+        "pytorch",
+        "PyTorch_MultiGPU",
         rank_a_device=True,
         shared_memory=True,
     ),
     Row(
-        name="PyTorch DataParallel",
-        framework="PyTorch",
-        module="pytorch",
-        kernel="pytorch",
-        notebook="PyTorch_MultiGPU_Exp_Loss",
-        colour="#D55E00",
-        dark_colour="#FF8F45",
-        marker="o",
+        "PyTorch DataParallel",
+        "PyTorch",
+        "pytorch",
+        "pytorch",
+        "PyTorch_MultiGPU_Exp_Loss",
         shared_memory=True,
         one_node_only=(
             "DataParallel is one process, which drives the GPUs of one machine; PyTorch_MultiGPU "
@@ -102,115 +92,67 @@ ROWS = (
         ),
     ),
     Row(
-        name="Keras",
-        framework="Keras",
-        module="keras",
-        kernel="tensorflow",
-        notebook="Keras_MultiGPU",
-        colour="#CC79A7",
-        dark_colour="#EE9CCB",
-        marker="s",
+        "Keras",
+        "Keras",
+        "keras",
+        "tensorflow",
+        "Keras_MultiGPU",
         one_node_only=(
             "Keras 3's fit does not work under MultiWorkerMirroredStrategy "
             "(github.com/keras-team/keras/issues/20585); TensorFlow_MultiGPU spans nodes"
         ),
     ),
+    Row("TensorFlow", "TensorFlow", "tensorflow", "tensorflow", "TensorFlow_MultiGPU"),
+    Row("MXNet Gluon", "MXNet Gluon", "mxnet", "mxnet", "MXNet_Gluon_MultiGPU"),
     Row(
-        name="TensorFlow",
-        framework="TensorFlow",
-        module="tensorflow",
-        kernel="tensorflow",
-        notebook="TensorFlow_MultiGPU",
-        colour="#E69F00",
-        dark_colour="#F7C85A",
-        marker="^",
-    ),
-    Row(
-        name="MXNet Gluon",
-        framework="MXNet Gluon",
-        module="mxnet",
-        kernel="mxnet",
-        notebook="MXNet_Gluon_MultiGPU",
-        colour="#0072B2",
-        dark_colour="#4FB3F0",
-        marker="D",
-    ),
-    Row(
-        name="Chainer",
-        framework="Chainer",
-        module="chainer",
-        kernel="chainer",
-        notebook="Chainer_MultiGPU",
-        colour="#009E73",
-        dark_colour="#2FD3A0",
-        marker="v",
+        "Chainer",
+        "Chainer",
+        "chainer",
+        "chainer",
+        "Chainer_MultiGPU",
         one_node_only=(
             "Chainer's own updaters end at one machine; ChainerMN_MultiNode is Chainer across nodes"
         ),
         never_compiled=_DEFINED_BY_RUN,
     ),
     Row(
-        name="ChainerMN",
-        framework="Chainer",
-        module="chainermn",
-        kernel="chainer",
-        notebook="ChainerMN_MultiNode",
-        colour="#009E73",
-        dark_colour="#2FD3A0",
-        marker="v",
+        "ChainerMN",
+        "Chainer",
+        "chainermn",
+        "chainer",
+        "ChainerMN_MultiNode",
         rank_a_device=True,
         ranks_only="ChainerMN joins processes by MPI",
         many_nodes_only=True,
         never_compiled=_DEFINED_BY_RUN,
     ),
+    Row("Keras Horovod", "Keras", "keras_horovod", "horovod", "Keras_Horovod", **_HOROVOD),
     Row(
-        name="Keras Horovod",
-        framework="Keras",
-        module="keras_horovod",
-        kernel="horovod",
-        notebook="Keras_Horovod",
-        colour="#CC79A7",
-        dark_colour="#EE9CCB",
-        marker="s",
-        rank_a_device=True,
-        ranks_only="Horovod joins processes by MPI",
-        optional=True,
-        asked="horovod",
-        never_compiled=_NO_XLA,
+        "TensorFlow Horovod",
+        "TensorFlow",
+        "tensorflow_horovod",
+        "horovod",
+        "TensorFlow_Horovod",
+        **_HOROVOD,
     ),
-    Row(
-        name="TensorFlow Horovod",
-        framework="TensorFlow",
-        module="tensorflow_horovod",
-        kernel="horovod",
-        notebook="TensorFlow_Horovod",
-        colour="#E69F00",
-        dark_colour="#F7C85A",
-        marker="^",
-        rank_a_device=True,
-        ranks_only="Horovod joins processes by MPI",
-        optional=True,
-        asked="horovod",
-        never_compiled=_NO_XLA,
-    ),
-    Row(
-        name="JAX",
-        framework="JAX",
-        module="jax",
-        kernel="jax",
-        notebook="JAX_MultiGPU",
-        colour="#5B2A86",
-        dark_colour="#C3B1F2",
-        marker="X",
-        never_eager=_JIT,
-    ),
+    Row("JAX", "JAX", "jax", "jax", "JAX_MultiGPU", never_eager=_JIT),
 )
-"""In the order in which they are run and shown. Colours: helpers/results/charts/style.py."""
+"""In the order in which they are run and shown."""
+
+LOOKS = {
+    "PyTorch": ("#D55E00", "#FF8F45", "o"),
+    "Keras": ("#CC79A7", "#EE9CCB", "s"),
+    "TensorFlow": ("#E69F00", "#F7C85A", "^"),
+    "MXNet": ("#0072B2", "#4FB3F0", "D"),
+    "Chainer": ("#009E73", "#2FD3A0", "v"),
+    "JAX": ("#5B2A86", "#C3B1F2", "X"),
+}
+"""By family: its colour in charts on a light page, and on a dark one, the same hue, brighter; and
+Matplotlib's sign for it."""
 
 KERNEL_VARIABLES = {"OPENBLAS_THREAD_TIMEOUT": "18"}
-"""Variables that every kernel is started with. OpenBLAS is NumPy's, and so Chainer's on a CPU. Its
-idle threads spin for 2**26 cycles before they sleep, on cores that loaders could use; after 2**18,
-a step takes no longer. Source: docs/speed.md."""
+"""Variables that every kernel is started with: idle threads of OpenBLAS, NumPy's, spin for 2**18
+cycles and not 2**26 before they sleep, on cores that loaders could use (docs/speed.md)."""
 
 NOTEBOOKS = {row.module: row.notebook for row in ROWS if row.name == row.framework}
 """Each module's own notebook; a framework's others are variations of it."""
@@ -222,39 +164,27 @@ def rows_of(notebook: str) -> list[Row]:
 
 
 def original(notebook: str, module: str = "") -> str:
-    """The shipped notebook that one is or was copied from; itself where there is none.
-
-    A copy has a name that begins with the original's, or trains with the same module.
-    """
+    """The shipped notebook that a copy has its name or module from; else the notebook itself."""
     rows = [row for row in ROWS if module in ("", row.module)]
     named = [row.notebook for row in rows if notebook.startswith(row.notebook)]
     return max(named, key=len) if named else rows[0].notebook if module and rows else notebook
 
 
 def row_of(notebook: str, kernel: str = "") -> Row | None:
-    """The row of a notebook or its original in a kernel; None without any.
-
-    In a kernel that it has no row for it has that of its own kernel.
-    """
+    """The row of a notebook or its original in a kernel, or else in its own; None without any."""
     rows = rows_of(original(notebook))
     return next((row for row in rows if row.kernel == kernel), rows[0] if rows else None)
 
 
 def run_label(notebook: str, kernel: str) -> str:
-    """What a run's folder and title begin with: the notebook, and a kernel that is not its own.
-
-    ``JAX_MultiGPU``, and ``JAX_MultiGPU-my-kernel``.
-    """
+    """What a run's folder begins with: ``JAX_MultiGPU``; of another kernel, ``...-my-kernel``."""
     row = row_of(notebook, kernel)
     is_own = not rows_of(notebook) or row is row_of(notebook)
     return notebook if is_own else f"{notebook}-{kernel}"
 
 
 def name_of(framework: str, notebook: str, kernel: str = "") -> str:
-    """A row's name; of a copy its original's, and what its own name adds to that.
-
-    ``PyTorch-Copy1``, ``Keras no flip``.
-    """
+    """A row's name; of a copy its original's, and what its own adds to that: ``Keras no flip``."""
     row = row_of(notebook, kernel)
     if row is not None and row.framework == framework:
         return row.name + notebook.removeprefix(row.notebook).replace("_", " ")
@@ -265,10 +195,7 @@ def name_of(framework: str, notebook: str, kernel: str = "") -> str:
 
 
 def networks_of(module: str) -> str:
-    """The module of ``helpers.networks`` that a module trains, and a recipe's key of it.
-
-    That of the framework's first notebook: ChainerMN trains Chainer's networks.
-    """
+    """The module of ``helpers.networks`` that a module trains: ChainerMN trains Chainer's."""
     named = {row.framework for row in ROWS if row.module == module}
     return next((row.module for row in ROWS if row.framework in named), module)
 
@@ -285,14 +212,10 @@ def why_not(notebook: str, kernel: str, nodes: int = 1, execution: str = "defaul
     row = row_of(notebook, kernel)
     if row is None:
         return ""
-    reasons = []
-    if nodes > 1:
-        reasons.append((f"nodes {nodes}", row.one_node_only))
-    if execution == "eager":
-        reasons.append(("execution eager", row.never_eager))
-    if execution == "compiled":
-        reasons.append(("execution compiled", row.never_compiled))
-    return next((f"{what}: {why}" for what, why in reasons if why), "")
+    if nodes > 1 and row.one_node_only:
+        return f"nodes {nodes}: {row.one_node_only}"
+    never = {"eager": row.never_eager, "compiled": row.never_compiled}.get(execution)
+    return f"execution {execution}: {never}" if never else ""
 
 
 def optional_kernels() -> list[str]:

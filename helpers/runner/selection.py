@@ -24,7 +24,7 @@ class Offer(NamedTuple):
     @property
     def word(self) -> str:
         """Its name in ``--frameworks``."""
-        return (self.row and self.row.asked) or self.framework
+        return self.row.word if self.row and self.row.optional else self.framework
 
     @property
     def spans(self) -> bool:

@@ -64,7 +64,7 @@ def test_linear_scaling_is_what_ran(executed: Path, notebook: str) -> None:
 @pytest.fixture(scope="module")
 def over_nodes(recipe: Path) -> Iterator[Path]:
     """The folder of a batch on two nodes with a device each."""
-    frameworks = ",".join(row.asked or row.framework for row in SPANNING)
+    frameworks = ",".join(row.framework for row in SPANNING)
     choices = ["--nnodes", "2", "--devices", "1", "--epochs", "2", "--frameworks", frameworks]
     with executed_batch.finished("test-nodes", "--recipe", recipe, *choices) as folder:
         yield folder

@@ -12,15 +12,15 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.frameworks import ROWS
+from helpers.frameworks import LOOKS
 from helpers.results.comparability import marked
 from helpers.results.comparison import devices
 from helpers.results.tables import family_of
 from helpers.training.figure_style import PAGE, WIDTH, styled
 
-COLOURS = {row.family: row.colour for row in ROWS}
+COLOURS = {family: look[0] for family, look in LOOKS.items()}
 OTHERS = "#56B4E9"
-MARKERS = {row.family: row.marker for row in ROWS}
+MARKERS = {family: look[2] for family, look in LOOKS.items()}
 
 
 @dataclass(frozen=True)

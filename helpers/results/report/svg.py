@@ -14,10 +14,10 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from gpumon.drawing.style import THEMES
-from helpers.frameworks import ROWS
+from helpers.frameworks import LOOKS
 from helpers.results.charts.style import COLOURS, OTHERS
 
-DARK = {row.family: row.dark_colour for row in ROWS}
+DARK = {family: look[1] for family, look in LOOKS.items()}
 DARK_OTHERS = "#A8DBF7"
 
 SVG = "http://www.w3.org/2000/svg"
