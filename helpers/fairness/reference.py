@@ -155,7 +155,7 @@ def shallow_arrays() -> weights.Arrays:
     On it a training loop is checked: a deep network adds nothing to that but rounding, which
     BatchNorm amplifies from step to step, and minutes where a framework is slow step by step.
     """
-    found = {name: array.copy() for name, array in arrays().items() if name in SHALLOW}
+    found = {name: array.copy() for name, array in arrays().items() if name in shapes(SHALLOW)}
     return found | {"classifier.weight": found["classifier.weight"][:, :64].copy()}
 
 

@@ -186,7 +186,8 @@ def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
     if not any(each.rates for each in observed):
         return Check(OPTIMIZER, None, None, "no step was taken")
     for each in observed:
-        kind, pairs = each.seen.optimizer, sorted(each.seen.constants.items())
+        kind, held = each.seen.optimizer, each.seen.constants.items()
+        pairs = sorted((what, values) for what, values in held if len(values))
         if kind != name:
             worst, said = 1.0, [*said, f"{kind} instead of {name}"]
             continue
@@ -196,9 +197,9 @@ def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
                 if len(each.rates) == 1:
                     continue  # the rate before this process's only step is not known
                 there *= each.rates[-1][1] / each.rates[-2][1]
-            apart = max(abs(value - there) for value in values) / (abs(there) or 1.0)
+            apart = float(np.abs(np.asarray(values) - there).max()) / (abs(there) or 1.0)
             if not apart <= 1e-5:
-                few = f"{values[0]:g}" if values[0] == values[1] else "not of all weights the same"
+                few = f"{values[0]:g}" if np.ptp(values) == 0 else "not of all weights the same"
                 said.append(f"{what} {few} instead of {there:g}")
             worst = max(worst, 1.0 if math.isnan(apart) else apart)
         said += [f"no {what}" for what in wanted if what not in dict(pairs)]

@@ -3,8 +3,7 @@
 Peculiar to Chainer: one process holds all CPU devices. Between GPUs, MultiprocessParallelUpdater
 forks a process for each, which only a process can do that has not started CUDA. So nothing here
 starts CUDA before the notebook's first step or evaluation, and the fairness check computes in
-processes of its own (:func:`apart`). On CPUs the same seed gives the same bits, measured on one
-and two devices; on GPUs it does not unless one asks for it (``SKIPPED``).
+processes of its own (:func:`apart`).
 """
 
 import math
@@ -12,7 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import Any, TypeAlias
+from typing import Any
 
 import chainer
 import numpy as np
@@ -20,32 +19,13 @@ from chainer.backends import cuda
 from chainer.iterators import MultiprocessIterator
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from helpers.frameworks import memory, precisions, replicas
-from helpers.frameworks.chainer_checks import (
-    exact,
-    gradients,
-    logits,
-    seen_by,
-    shallow,
-    train_forward,
-)
-from helpers.frameworks.chainer_state import (
-    dtype_of,
-    dump_optimizer,
-    dump_weights,
-    learning_rate,
-    load_optimizer,
-    load_weights,
-    state_of,
-    trained,
-)
+from helpers.frameworks import library_versions, memory, precisions, replicas
+from helpers.frameworks.chainer_checks import *
+from helpers.frameworks.chainer_state import *
 from helpers.frameworks.interface import Found, Seen, Watch
 
 NAME = "Chainer"
 KERNEL = "chainer"
-
-Device: TypeAlias = chainer.backend.Device
-Model: TypeAlias = chainer.Chain
 
 # Chainer makes the class of its links' classes inside a function, where cloudpickle cannot find it
 # by name; given a name that can be imported, a notebook's Chain can be sent to another process.
@@ -69,8 +49,8 @@ SKIPPED = {
         "MultiprocessParallelUpdater keeps the other processes' losses"
     ),
     "the same bits from the same seed on GPUs": (
-        "by Chainer's documentation of its configuration, cuDNN's convolutions are reproducible "
-        "only with chainer.config.cudnn_deterministic, which is not set"
+        "cuDNN's convolutions are reproducible only with chainer.config.cudnn_deterministic, which "
+        "is not set"
     ),
     "pretrained DenseNet121": "Chainer and chainercv publish none; torchvision's file is converted",
 }
@@ -78,15 +58,8 @@ SKIPPED = {
 
 def versions() -> dict[str, str]:
     found = {name: version(name) for name in ("chainer", "chainercv", "numpy")}
-    if cuda.available:
-        found["cupy"] = cuda.cupy.__version__
-        found["cuda"] = str(cuda.cupy.cuda.runtime.runtimeGetVersion())
-        if cuda.cudnn_enabled:
-            found["cudnn"] = str(cuda.cupy.cuda.cudnn.getVersion())
-        nccl = getattr(cuda.cupy.cuda, "nccl", None)
-        if nccl is not None and getattr(nccl, "available", True):
-            found["nccl"] = str(nccl.get_version())
-    return found
+    found |= {"cupy": cuda.cupy.__version__} if cuda.available else {}
+    return found | library_versions.nvidia()
 
 
 def list_devices(kind: str, count: int) -> list[Device]:
@@ -97,11 +70,7 @@ def list_devices(kind: str, count: int) -> list[Device]:
 
 
 def configure(precision: str, kind: str) -> None:
-    """Nothing here starts CUDA.
-
-    Its libraries may read their settings as early as ``import chainer``, so ``helpers.begin`` calls
-    ``precisions.allow_tf32`` before that.
-    """
+    """Nothing here starts CUDA."""
     precisions.check(precision, kind, SKIPPED)
     precisions.allow_tf32(precision != "fp32")
     # A worker that fails ends the iterator's thread, and the iterator would wait for ever.
@@ -145,30 +114,30 @@ def watch(replica: Any) -> Watch:
             name = "momentum" if optimizer.momentum else "sgd"
         held = [each for _, each in trained(replica.network) if each.update_rule.enabled]
         rules = [each.update_rule for each in held]
-        names = {"adam": {"beta 1": "beta1", "beta 2": "beta2"}}
-        names["momentum"] = {"momentum": "momentum"}
-        each = {
+        names = {
+            "adam": {"beta 1": "beta1", "beta 2": "beta2"},
+            "momentum": {"momentum": "momentum"},
+        }
+        found = {
             what: [getattr(rule.hyperparam, theirs) for rule in rules]
             for what, theirs in names.get(name, {}).items()
         }
         hooks = optimizer._hookable._pre_update_hooks
         decay = sum(getattr(hook, "rate", 0.0) for hook in hooks.values())
-        each["weight decay"] = [
+        found["weight decay"] = [
             decay + sum(getattr(hook, "rate", 0.0) for hook in own.values())
             for own in (rule._hookable._pre_update_hooks for rule in rules)
         ]
         rate = "alpha" if hasattr(optimizer, "alpha") else "lr"
-        factors = [
-            getattr(rule.hyperparam, rate) / (getattr(optimizer, rate) or 1.0) for rule in rules
+        first = getattr(optimizer, rate)
+        found["rate factor"] = [
+            getattr(rule.hyperparam, rate) / first if first else 1.0 for rule in rules
         ]
-        if any(factor != 1 for factor in factors):
-            each["rate factor"] = factors
-        found = {what: (min(values), max(values)) for what, values in each.items() if values}
         if name == "adam":
             epsilon = optimizer.eps
             if any("like_pytorch" in hook for hook in hooks):  # it has the bias correction in it
                 epsilon /= math.sqrt(1 - optimizer.beta2 ** max(optimizer.t, 1))
-            found["epsilon"] = (epsilon, epsilon)
+            found["epsilon"] = [epsilon]
         return Seen(
             name,
             found,

@@ -15,6 +15,7 @@ import numpy as np
 from chainer.backends import cuda
 
 from helpers.frameworks.chainer_state import dtype_of, dump_weights, load_weights, trained
+from helpers.networks import chainer as networks
 from helpers.recipe import RECIPES
 
 Device: TypeAlias = chainer.backend.Device
@@ -30,7 +31,7 @@ def exact(
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
     with chainer.using_config("dtype", weights["classifier.bias"].dtype):
-        model = _Shallow()
+        model = networks.build("shallow", weights, RECIPES["chexnet"])
     load_weights(model, weights)
     return model
 
@@ -104,24 +105,6 @@ class _Note(chainer.LinkHook):
     def forward_preprocess(self, args: Any) -> None:
         given = args.args[0]
         self.seen.append(cuda.to_cpu(getattr(given, "array", given)))
-
-
-class _Shallow(chainer.Chain):
-    def __init__(self) -> None:
-        super().__init__()
-        recipe = RECIPES["chexnet"]
-        features = chainer.Chain()
-        with features.init_scope():
-            features.conv0 = L.Convolution2D(3, 64, 7, stride=2, pad=3, nobias=True)
-            features.norm0 = L.BatchNormalization(
-                64, eps=recipe.bn_epsilon, decay=1 - recipe.bn_momentum
-            )
-        with self.init_scope():
-            self.features, self.classifier = features, L.Linear(64, 14)
-
-    def forward(self, images: Any) -> chainer.Variable:
-        x = self.features.norm0(self.features.conv0(images))
-        return self.classifier(F.mean(F.relu(x), axis=(2, 3)))
 
 
 class MeanLoss(chainer.Chain):

@@ -46,14 +46,10 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return {name: cuda.to_cpu(array).copy() for name, array in _arrays(model)}
 
 
-def load_optimizer(
-    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
-) -> None:
-    """Chainer has no fp16 here, so there is no ``scaler``."""
-    if not state:
-        return
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+    optimizer = replica.optimizer
     optimizer.t, (moments, factor) = int(state["step"]), _kept(optimizer)
-    for name, parameter in trained(model):
+    for name, parameter in trained(replica.network):
         rule = parameter.update_rule
         rule.t = optimizer.t
         with chainer.using_device(parameter.device):
@@ -65,14 +61,14 @@ def load_optimizer(
             rule._state = kept or None
 
 
-def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    moments, factor = _kept(optimizer)
+def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
+    moments, factor = _kept(replica.optimizer)
     found = {
         f"{moment}/{name}": cuda.to_cpu(parameter.update_rule.state[ours]) / factor
-        for name, parameter in trained(model)
+        for name, parameter in trained(replica.network)
         for ours, moment in moments.items()
     }
-    return found | {"step": np.array(optimizer.t)}
+    return found | {"step": np.array(replica.optimizer.t)}
 
 
 def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:

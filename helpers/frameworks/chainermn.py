@@ -1,9 +1,7 @@
 """The framework-specific helper functions for ChainerMN: Chainer's, extended to all ranks.
 
-Peculiar to ChainerMN: each device has a process, a *rank*, that ``mpiexec`` has started, and the
-multi-node optimiser takes the **mean** of their gradients. So the functions here are called inside
-a rank, ``devices`` holds that rank's one device, and sums go over MPI's world. If this process is
-alone in that world, as in a test, the functions act as Chainer's.
+Each device has a process, a *rank*, that ``mpiexec`` has started, and ``devices`` holds its one
+device; the multi-node optimiser takes the **mean** of all ranks' gradients.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,8 +24,8 @@ from helpers.frameworks.chainer_state import dtype_of, trained
 SKIPPED = {
     **alone.SKIPPED,
     "overlapped communication": (
-        "the multi-node optimiser reduces the gradients after the whole backward pass; its double "
-        "buffering would overlap that, with the gradients of the step before"
+        "the multi-node optimiser reduces the gradients after the whole backward pass; with double "
+        "buffering they would be those of the step before"
     ),
 }
 del SKIPPED["training loss of all devices on GPUs"]  # here each rank has its own, and adds it
@@ -36,11 +34,8 @@ del SKIPPED["training loss of all devices on GPUs"]  # here each rank has its ow
 def _check_all_reduce(all_reduce: str, on_gpu: bool, ranks: int) -> tuple[str, grids.Shape]:
     """The communicator and the grid that a notebook's parameters cell names.
 
-    Args:
-        all_reduce: ``auto`` (NCCL's on GPUs, else ``naive``), ``naive``, ``rsaa`` or ``rsap``; the
-            last two with a grid, ``rsap 2x4``, if it is not to be the squarest.
-        on_gpu: whether the gradients are on GPUs.
-        ranks: how many train.
+    ``auto`` (NCCL's on GPUs, else ``naive``), ``naive``, ``rsaa`` or ``rsap``; the last two with a
+    grid, ``rsap 2x4``, if it is not to be the squarest.
 
     Raises:
         UserError: no such communicator, or a grid of another number of ranks.
@@ -63,8 +58,8 @@ def _check_all_reduce(all_reduce: str, on_gpu: bool, ranks: int) -> tuple[str, g
 
 
 OWN_PARAMETERS = {"all_reduce": _check_all_reduce}
-"""Additional parameters of this notebook, each with the function that refuses a wrong value. The
-function receives the value, whether devices are GPUs, and their number."""
+"""Additional parameters of this notebook, each with the function that refuses a wrong value, given
+whether devices are GPUs and their number."""
 
 
 def versions() -> dict[str, str]:
@@ -97,7 +92,7 @@ def rank_gradients(
 
 
 def apart(function: Callable[[], Found], devices: Sequence[Device]) -> Found:
-    """Here: nothing is forked after a rank has started, so it may start its GPU."""
+    """Nothing is forked after a rank has started, so it may start its GPU."""
     return function()
 
 

@@ -19,12 +19,7 @@ from helpers.frameworks.chainermn import OWN_PARAMETERS
 
 
 def over_grid(communicator: Any, all_reduce: str) -> Any:
-    """A communicator of the same ranks over a grid; of one rank, the given one.
-
-    Args:
-        communicator: ChainerMN's.
-        all_reduce: the way, with a grid if it is not to be the squarest: ``rsap 2x4``.
-    """
+    """A communicator of the same ranks over a grid, ``rsap 2x4``; of one rank, the given one."""
     if communicator.size == 1:
         return communicator
     name, shape = OWN_PARAMETERS["all_reduce"](all_reduce, False, communicator.size)
@@ -34,14 +29,8 @@ def over_grid(communicator: Any, all_reduce: str) -> Any:
 class OverGrid(NaiveCommunicator):
     """The mean of all gradients at once, by one of the ways over a grid.
 
-    ``naive`` asks MPI for one all-reduce a parameter. Here all parameters of one type lie behind
-    each other in memory, into which other ranks can Put. Sums of float16 are taken in float32, as
-    by ``naive``.
-
-    Args:
-        mpi_comm: MPI's communicator.
-        name: ``rsaa`` or ``rsap``.
-        shape: rows and columns.
+    All parameters of one type lie behind each other in memory, into which other ranks can Put.
+    Sums of float16 are taken in float32, as by ``naive``.
     """
 
     def __init__(self, mpi_comm: Any, name: str, shape: grids.Shape) -> None:

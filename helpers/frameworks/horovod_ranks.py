@@ -8,20 +8,22 @@ rank sees one device of its machine, so that whatever it computes is there; it c
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from helpers.frameworks import import_messages, rank_info, weight_layout
+from helpers.frameworks import rank_info, weight_layout
 
 # isort: split
 import tensorflow as tf
 
 from helpers.frameworks.tensorflow_checks import as_tensor
 
-with import_messages.dropped("pkg_resources is deprecated"):
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", "pkg_resources is deprecated")
     import horovod.tensorflow as hvd
 
 KERNEL = "horovod"
@@ -42,28 +44,10 @@ def list_devices(kind: str, count: int) -> list[Device]:
     return [_see_one(kind, here.local_rank, here.ranks if here.virtual else count)] * count
 
 
-def gathered(own: np.ndarray) -> np.ndarray:
-    """Each rank's array, (ranks, ...), in every rank.
-
-    Args:
-        own: this rank's array, of the same shape and dtype in each.
-    """
-    _join()
-    found: np.ndarray = hvd.allgather(tf.constant(own[None])).numpy()
-    return found
-
-
 def mean_gradients(
     model: Any, variables: Mapping[str, Any], images: np.ndarray, targets: np.ndarray
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """The mean loss and its gradients, by Horovod's tape, in the world that this rank is in.
-
-    Args:
-        model: the notebook's, in this rank; BatchNorm uses its running statistics.
-        variables: its trainable ``tf.Variable``s by torchvision's names.
-        images: normalised floats (N, 3, H, W), those of all ranks.
-        targets: labels (N, outputs), 0 or 1.
-    """
+    """``rank_gradients`` by Horovod's tape, with the trainable variables by torchvision's names."""
     _join()
     rank, ranks = hvd.rank(), hvd.size()
     dtype = next(iter(variables.values())).dtype
@@ -86,7 +70,8 @@ def make_current(device: Device, threads: int | None) -> None:
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    return float(gathered(np.array(seconds)).max())
+    _join()
+    return float(hvd.allgather(tf.constant([seconds], tf.float64)).numpy().max())
 
 
 def _join() -> None:
@@ -95,14 +80,9 @@ def _join() -> None:
 
 
 def _see_one(kind: str, number: int, sharing: int) -> str:
-    """Let this process have one device of its machine alone. Returns what it is called.
+    """Let this process have this device of its machine alone; returns what it is called.
 
-    Before TensorFlow computes anything.
-
-    Args:
-        kind: ``gpu`` or ``cpu``.
-        number: which of the machine's devices.
-        sharing: how many processes share the machine's cores.
+    ``sharing``: how many processes share the machine's cores.
     """
     if kind == "gpu":
         device = tf.config.list_physical_devices("GPU")[number]

@@ -2,10 +2,9 @@
 
 Peculiar to JAX: one process drives all devices of its node, and those of all nodes form a mesh of
 one axis, ``replica``; ``devices`` holds the node's, and how nodes are joined is in ``jax_ranks``. A
-model is a module of Flax NNX, called as ``model(images)`` after
-``model.train()`` or ``model.eval()``, an optimiser is ``nnx.Optimizer``. Images and weights are
+model is a module of Flax NNX, an optimiser is ``nnx.Optimizer``. Images and weights are
 channels-last. JAX computes in float64 only inside ``jax.enable_x64``, where :func:`exact` and what
-is given its model compute. The same seed gives the same bits on CPUs.
+is given its model compute.
 
 XLA compiles each step before it runs, in every run: kept programs would make a first step depend on
 which runs there were before.
@@ -15,7 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,42 +23,22 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from helpers.frameworks import jax_ranks, memory, precisions
+from helpers.frameworks import jax_ranks, library_versions, memory, precisions
 from helpers.frameworks.interface import Seen, Watch
-from helpers.frameworks.jax_checks import (
-    exact,
-    gradients,
-    logits,
-    rank_gradients,
-    seen_by,
-    shallow,
-    train_forward,
-)
+from helpers.frameworks.jax_checks import *
 from helpers.frameworks.jax_ranks import AXIS
 from helpers.frameworks.jax_rule import Probe
-from helpers.frameworks.jax_state import (
-    dump_optimizer,
-    dump_weights,
-    load_optimizer,
-    load_weights,
-    set_step,
-    state_of,
-)
+from helpers.frameworks.jax_state import *
 
 NAME = "JAX"
 KERNEL = "jax"
-
-Device: TypeAlias = jax.Device
-Model: TypeAlias = nnx.Module
 
 # What JAX cannot do, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
     **precisions.LEFT_TO_PYTORCH,
     "the same bits from the same seed on GPUs": (
-        "XLA picks its algorithms by their speed, which may be others in another run, and some "
-        "add in any order (its flag --xla_gpu_deterministic_ops would end that, at a price in "
-        "speed)"
+        "XLA picks its algorithms by their speed, which may be others in another run"
     ),
 }
 
@@ -67,36 +46,10 @@ LESS_OPTIMISED = "--xla_backend_optimization_level=1"
 """XLA's flag for CPUs, to compile sooner; steps were as fast with it (benchmarks/RESULTS.md). Flags
 of the user's own take its place."""
 
-_CUDA = {
-    "jax-cuda12-plugin": {
-        "cuda": "nvidia-cuda-runtime-cu12",
-        "cudnn": "nvidia-cudnn-cu12",
-        "nccl": "nvidia-nccl-cu12",
-    },
-    "jax-cuda13-plugin": {
-        "cuda": "nvidia-cuda-runtime",
-        "cudnn": "nvidia-cudnn-cu13",
-        "nccl": "nvidia-nccl-cu13",
-    },
-}
-"""NVIDIA's packages that each of JAX's plugins loads. Others may be beside them for PyTorch."""
-
 
 def versions() -> dict[str, str]:
     found = {name: metadata.version(name) for name in ("jax", "jaxlib", "flax", "optax", "grain")}
-    for plugin, packages in _CUDA.items():
-        if _installed(plugin):
-            known = {library: _installed(package) for library, package in packages.items()}
-            found |= {library: version for library, version in known.items() if version}
-    return found
-
-
-def _installed(package: str) -> str | None:
-    """The version of a package; None where it is not installed."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    return found | library_versions.nvidia()
 
 
 def list_devices(kind: str, count: int) -> list[Device]:

@@ -1,8 +1,7 @@
 """What the fairness check and the self-test let JAX compute.
 
-XLA compiles what is computed here a few times at most without optimising it (``ONCE``). Float64 is
-computed on the CPU, unless over several GPUs: for a GPU, XLA would time the algorithms of each
-convolution first.
+XLA compiles it without optimising (``ONCE``). Float64 is computed on the CPU, unless over several
+GPUs: for a GPU, XLA would time the algorithms of each convolution first.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from helpers.frameworks import jax_ranks, weight_layout
 from helpers.frameworks.jax_ranks import AXIS
 from helpers.frameworks.jax_state import OF_WEIGHTS, arrays_of, load_weights
 from helpers.networks import custom
-from helpers.networks.jax import Convolution, InTurn, Network, Norm
+from helpers.networks import jax as networks
 from helpers.recipe import RECIPES
 
 Device: TypeAlias = jax.Device
@@ -33,9 +32,8 @@ if jax.__version_info__ < (0, 11):  # later ones refuse the option, on GPUs too
     ONCE["xla_cpu_use_fusion_emitters"] = False
 """XLA's options for what the fairness check computes, a few times at most.
 
-Its emitters of fused loops for CPUs take half of the time of compiling DenseNet121's gradients
-(15.4 s of processor time with them, 7.7 without, one run each), which are computed as fast without.
-Training has them: without, its steps take 4 % longer (benchmarks/RESULTS.md).
+Its emitters of fused loops take half of the time of compiling DenseNet121's gradients. Training has
+them: without, its steps take 4 % longer (benchmarks/RESULTS.md).
 """
 
 
@@ -47,17 +45,7 @@ def exact(
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    recipe = RECIPES["chexnet"]
-
-    def made() -> Model:
-        rngs = nnx.Rngs(0)
-        momentum, epsilon = 1 - recipe.bn_momentum, recipe.bn_epsilon
-        norm = Norm(64, momentum=momentum, epsilon=epsilon, rngs=rngs)
-        features = InTurn({"conv0": Convolution(3, 64, 7, 2, rngs=rngs), "norm0": norm})
-        layers = {"features": features, "relu": jax.nn.relu}
-        return Network(layers, "classifier", nnx.Linear(64, 14, rngs=rngs))
-
-    model: Model = nnx.eval_shape(made)
+    model = networks.build("shallow", weights, RECIPES["chexnet"])
     load_weights(model, weights)
     return model
 
@@ -160,8 +148,7 @@ def _of_all(
 def _equal_shares(images: int, devices: int) -> tuple[np.ndarray, np.ndarray]:
     """Which image each device gets at each place of its share, and whether it counts there.
 
-    All shares are as long as the longest, as ``shard_map`` requires. A shorter one is filled up
-    with images that do not count.
+    ``shard_map`` requires equal shares: a shorter one is filled up with images that do not count.
     """
     longest = -(-images // devices)
     parts = np.array_split(np.arange(images), devices)

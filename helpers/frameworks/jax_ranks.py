@@ -1,8 +1,7 @@
 """JAX over several nodes, with one process per node that drives all devices of the node.
 
 ``jax.distributed.initialize`` joins them, and ``jax.devices()`` are those of all nodes from then
-on: a mesh of all of them is all that the notebook's step needs. An array may then lie where this
-process cannot reach it. XLA exchanges what is on GPUs by NCCL, what is on CPUs by Gloo.
+on. XLA exchanges what is on GPUs by NCCL, what is on CPUs by Gloo.
 """
 
 from __future__ import annotations
@@ -25,13 +24,7 @@ HELD: list[jax.Device] = []
 
 
 def join() -> None:
-    """``jax.distributed.initialize`` where there are several nodes, else nothing.
-
-    Call it before JAX looks for devices.
-
-    Raises:
-        RuntimeError: not all nodes came.
-    """
+    """Join several nodes, before JAX looks for devices; RuntimeError where not all came."""
     here = rank_info.here()
     if here is None or here.nodes == 1 or jax.distributed.is_initialized():
         return
@@ -49,10 +42,7 @@ def join() -> None:
 def all_devices(devices: Sequence[jax.Device]) -> list[jax.Device]:
     """The devices of all nodes, one node's after the other's; with one node these alone.
 
-    All nodes have to call it for the first time at the same point: it connects them.
-
-    Args:
-        devices: this node's; each has equally many.
+    The first call, which all nodes make at the same point, connects them.
     """
     if jax.process_count() == 1:
         return list(devices)
@@ -73,11 +63,7 @@ def own_part(array: jax.Array) -> np.ndarray:
 
 
 def gathered(own: np.ndarray) -> np.ndarray:
-    """Each node's array, (nodes, ...), in every node; with one node its own alone.
-
-    Args:
-        own: this node's array, of the same shape and dtype in each.
-    """
+    """Each node's array, (nodes, ...), in every node; with one node its own alone."""
     with jax.enable_x64(True):
         found: np.ndarray = multihost_utils.process_allgather(own)
     return found
@@ -85,11 +71,7 @@ def gathered(own: np.ndarray) -> np.ndarray:
 
 @cache
 def _connect(every: tuple[jax.Device, ...], own: int) -> None:
-    """Let the devices exchange something.
-
-    Gloo connects processes in their first exchange, and ends it if one is 30 s later than another,
-    as it may be after compiling a step.
-    """
+    """Let the devices exchange something: Gloo connects processes then, and waits 30 s at most."""
     mesh, each = Mesh(np.array(every), (AXIS,)), P(AXIS)
     mean = jax.shard_map(
         lambda own: jax.lax.pmean(own, AXIS),
@@ -101,11 +83,7 @@ def _connect(every: tuple[jax.Device, ...], own: int) -> None:
 
 
 def _send_over(interface: str) -> None:
-    """Let Gloo use this interface.
-
-    JAX leaves the choice to Gloo, which takes the one that the host's name leads to: often the
-    loopback, or a slower network.
-    """
+    """Let Gloo use this interface, and not the one that the host's name leads to."""
     from jax._src import distributed, xla_bridge
     from jax.extend import backend
     from jaxlib import _jax

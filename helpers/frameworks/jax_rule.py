@@ -49,8 +49,8 @@ class Probe:
             steps = jnp.arange(first, first + AT_ONCE, dtype=jnp.int32)
             return np.asarray(jax.jit(jax.vmap(rate))(steps))
 
-    def constants(self) -> tuple[str, dict[str, tuple[float, float]]]:
-        """The rule's name and constants, each the smallest and the largest of any weight.
+    def constants(self) -> tuple[str, dict[str, np.ndarray]]:
+        """The rule's name and constants, each with the values of all weights.
 
         Each weight takes three steps at a time: of 1 without a gradient, which shows the decay, of
         0 with a gradient of 1, and of 0 with a tiny one.
@@ -62,14 +62,14 @@ class Probe:
             _, second = self.rule.update(nothing, first, nothing)
         change = _columns(change)
         rates = -change[:, 1]
-        found = {"rate factor": rates / rates[0]} if np.ptp(rates) > 1e-9 * abs(rates[0]) else {}
+        found = {"rate factor": rates / rates[0]}
         kept = {name for name in ("mu", "nu", "trace") if _kept(first, name) is not None}
         if not kept:
-            return "sgd", _ends(found | {"weight decay": change[:, 0] / change[:, 1]})
+            return "sgd", found | {"weight decay": change[:, 0] / change[:, 1]}
         if kept == {"trace"}:
             one, other = (_columns(_kept(each, "trace")) for each in (first, second))
             found |= {"weight decay": one[:, 0] / one[:, 1], "momentum": other[:, 1] / one[:, 1]}
-            return "momentum", _ends(found)
+            return "momentum", found
         if kept != {"mu", "nu"}:
             return f"a rule that keeps {', '.join(sorted(kept))}", {}
         mean, square = (_columns(_kept(first, name)) for name in ("mu", "nu"))
@@ -78,7 +78,7 @@ class Probe:
         # A first step goes gradient / (gradient + epsilon) of the rate.
         share = change[:, 2] / change[:, 1]
         found["epsilon"] = _TINY * (1 - share) / (share - _TINY)
-        return "adam", _ends(found)
+        return "adam", found
 
     def _all(self, value: Any) -> Any:
         return jax.tree.map(lambda each: jnp.array(value, jnp.float64), self._like)
@@ -100,7 +100,3 @@ def _kept(state: Any, name: str) -> Any:
 def _columns(tree: Any) -> np.ndarray:
     """(weights, steps); ``optax.flatten`` has those of all weights one after another."""
     return np.concatenate([np.asarray(each).reshape(-1, 3) for each in jax.tree.leaves(tree)])
-
-
-def _ends(found: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
-    return {name: (float(each.min()), float(each.max())) for name, each in found.items()}

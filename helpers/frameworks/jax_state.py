@@ -37,11 +37,8 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return arrays_of(nnx.state(model, OF_WEIGHTS), custom.is_own(model))
 
 
-def load_optimizer(
-    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
-) -> None:
-    if not state:
-        return
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+    model, optimizer = replica.network, replica.optimizer
     is_own = custom.is_own(model)
     optimizer.step[...] = jnp.array(int(state["step"]), jnp.uint32)
     for kept in _parts(optimizer):
@@ -49,16 +46,15 @@ def load_optimizer(
             kept.count[...] = jnp.array(int(state["step"]), jnp.int32)
         for moment, name in _moments(kept):
             filled = _filled(nnx.state(model, optimizer.wrt), under(f"{name}/", state), is_own)
-            if isinstance(
-                moment, nnx.Variable
-            ):  # ``optax.flatten`` has those of all weights in one
+            if isinstance(moment, nnx.Variable):  # ``optax.flatten`` has all weights' in one
                 moment[...] = ravel_pytree(nnx.as_pure(filled))[0]
             else:
                 nnx.update(moment, filled)
 
 
-def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
+def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
     """The steps are those that ``nnx.Optimizer`` counts."""
+    model, optimizer = replica.network, replica.optimizer
     held = nnx.state(model, optimizer.wrt)
     found = {
         f"{name}/{weight}": array

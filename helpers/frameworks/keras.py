@@ -2,8 +2,7 @@
 
 Peculiar to it: ``fit`` runs on the devices through ``tf.distribute.MirroredStrategy``. Devices and
 losses on them are those of ``helpers.frameworks.tensorflow``, models and their weights those of
-``keras_models``. The same seed gives the same bits on CPUs, from process to process too; on GPUs
-it need not.
+``keras_models``.
 """
 
 import logging
@@ -30,6 +29,7 @@ from helpers.frameworks import precisions
 from helpers.frameworks.interface import Watching
 from helpers.frameworks.keras_models import *
 from helpers.frameworks.tensorflow import (
+    free_memory,
     list_devices,
     queued,
     slowest,
@@ -76,10 +76,6 @@ def gradients(
         devices,
         equal_shares=True,
     )
-
-
-def free_memory(devices: Sequence[Device]) -> None:
-    """TensorFlow uses its pool again by itself."""
 
 
 def as_loaded(pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> Any:
@@ -174,10 +170,7 @@ class _Steps(keras.callbacks.Callback):
 
 
 class _WatchedDataset(PyDatasetAdapter):
-    """A ``PyDataset`` as ``fit`` reads it, with its threads; ``callback`` notes its batches.
-
-    Iterated, it gives them whole.
-    """
+    """A ``PyDataset`` as ``fit`` reads it, noted by ``callback``; a loop has its batches whole."""
 
     def __init__(self, batches: keras.utils.PyDataset, watching: Watching) -> None:
         super().__init__(batches)
@@ -195,10 +188,7 @@ class _WatchedDataset(PyDatasetAdapter):
 
 
 class _WatchedBatches(GeneratorDataAdapter):
-    """Other batches, as ``fit`` reads them; ``callback`` notes them.
-
-    A loop may iterate over it instead.
-    """
+    """Other batches, as ``fit`` or a loop reads them; ``callback`` notes them."""
 
     def __init__(self, batches: Iterable[Any], watching: Watching) -> None:
         self.callback = _Steps(watching, twice=False)

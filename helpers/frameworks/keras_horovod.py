@@ -1,8 +1,7 @@
 """The framework-specific helper functions for Keras with Horovod: Keras's, for all ranks.
 
-Peculiar to it: Horovod's ``DistributedOptimizer`` (of 2023) does not know Keras 3's optimisers, so
-the notebook's step takes its gradients through Horovod's tape for TensorFlow. Each device has a
-process, a *rank*, as in ``tensorflow_horovod``.
+Horovod's ``DistributedOptimizer`` (of 2023) does not know Keras 3's optimisers, so the notebook's
+step takes its gradients through Horovod's tape for TensorFlow. Each device has a process.
 """
 
 from collections.abc import Sequence
@@ -14,17 +13,13 @@ from helpers.frameworks import keras as alone
 from helpers.frameworks.keras import *
 
 # isort: split
-from helpers.frameworks.horovod_ranks import list_devices, slowest
+from helpers.frameworks.horovod_ranks import list_devices, make_current, slowest
 
 KERNEL = ranks.KERNEL
 
 
 def versions() -> dict[str, str]:
     return alone.versions() | ranks.versions()
-
-
-def make_current(device: Device, threads: int | None) -> None:
-    """A rank sees no other device."""
 
 
 def rank_gradients(

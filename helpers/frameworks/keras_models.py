@@ -18,6 +18,8 @@ from helpers.errors import UserError
 from helpers.frameworks import weight_layout
 from helpers.frameworks.interface import Seen, Watch
 from helpers.networks import custom
+from helpers.networks import keras as networks
+from helpers.networks.shapes import SHALLOW
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
 
@@ -53,19 +55,15 @@ def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
     return [weight_layout.last(weights[names[id(each)]]) for each in model.weights]
 
 
-def load_optimizer(
-    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
-) -> None:
-    if not state:
-        return
-    weight_layout.assign_moments(_moments(model, optimizer), state)
-    optimizer.iterations.assign(int(state["step"]))
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+    weight_layout.assign_moments(_moments(replica), state)
+    replica.optimizer.iterations.assign(int(state["step"]))
 
 
-def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
+def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
     """Momentum's velocity is Keras's: minus PyTorch's times the rate."""
-    found = weight_layout.moments_of(_moments(model, optimizer))
-    return found | {"step": np.array(int(optimizer.iterations.numpy()))}
+    found = weight_layout.moments_of(_moments(replica))
+    return found | {"step": np.array(int(replica.optimizer.iterations.numpy()))}
 
 
 def learning_rate(optimizer: Any) -> float:
@@ -93,10 +91,8 @@ def watch(replica: Any) -> Watch:
         elif name == "SGD":
             name = "momentum" if optimizer.momentum else "sgd"
             how |= {"momentum": optimizer.momentum} if optimizer.momentum else {}
-        for what in _UNUSED:  # a rule has none of these
-            if value := getattr(optimizer, what, None):
-                how[what] = value
-        found = {what: (float(value), float(value)) for what, value in how.items()}
+        how |= {what: getattr(optimizer, what, None) or 0.0 for what in _UNUSED}
+        found = {what: [float(value)] for what, value in how.items()}
         layers = replica.network._flatten_layers()
         types = {each.compute_dtype for each in layers if isinstance(each, keras.layers.Conv2D)}
         trained = optimizer._trainable_variables
@@ -131,17 +127,9 @@ def exact(
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
     """With float32 weights, the current dtype policy decides the precision of the computation."""
-    recipe, kept = RECIPES["chexnet"], str(weights["classifier.bias"].dtype)
-    dtype = keras.config.dtype_policy() if kept == "float32" else kept
-    images = keras.Input((None, None, 3), dtype=kept)
-    x = keras.layers.ZeroPadding2D(3, dtype=dtype)(images)
-    x = keras.layers.Conv2D(64, 7, 2, use_bias=False, name="conv1_conv", dtype=dtype)(x)
-    momentum, epsilon = 1 - recipe.bn_momentum, recipe.bn_epsilon
-    norm = keras.layers.BatchNormalization(-1, momentum, epsilon, name="conv1_bn", dtype=dtype)
-    x = keras.layers.ReLU(dtype=dtype)(norm(x))
-    x = keras.layers.GlobalAveragePooling2D(dtype=dtype)(x)
-    logits = keras.layers.Dense(14, name="predictions", dtype=kept)(x)
-    model = keras.Model(images, logits)
+    build = partial(networks.build, SHALLOW, recipe=RECIPES["chexnet"])
+    doubles = weights["classifier.bias"].dtype == np.float64
+    model = exact(build, weights) if doubles else build(weights)
     load_weights(model, weights)
     return model
 
@@ -197,11 +185,7 @@ def _batch(model: Model, images: np.ndarray) -> Any:
 
 
 def _by_path(model: Model) -> dict[str, keras.Variable]:
-    """The model's variables by their paths, such as ``conv2d_1/kernel``.
-
-    Keras numbers the layers of a whole session; here those of a model, so that each time that it
-    is made they are called the same.
-    """
+    """The model's variables by their paths, ``conv2d_1/kernel``, numbered anew in each model."""
     found, names = {}, {}
     taken: Counter[str] = Counter()
     for variable in model.variables:
@@ -223,9 +207,10 @@ def _execution(model: Model) -> str:
     return "compiled (tf.function, XLA)" if any(parts) else "graph (tf.function)"
 
 
-def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, keras.Variable]]:
+def _moments(replica: Any) -> dict[str, dict[str, keras.Variable]]:
     """The variables in which Keras's optimiser keeps its moments, by torchvision's names."""
-    names = {id(variable): name for name, variable in variables(model).items()}
+    optimizer = replica.optimizer
+    names = {id(variable): name for name, variable in variables(replica.network).items()}
     updated = [names[id(variable)] for variable in optimizer._trainable_variables]
     if isinstance(optimizer, keras.optimizers.Adam):
         lists = {"first": optimizer._momentums, "second": optimizer._velocities}
@@ -237,8 +222,7 @@ def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, keras.Variable
 def _layer(name: str) -> str:
     """torchvision's name of a layer of ``keras.applications.DenseNet121``.
 
-    Keras counts the stem as stage 1, so its conv2_block3_1_conv is denseblock1.denselayer3.conv1;
-    there 0_bn, 1_bn, 1_conv, 2_conv are norm1, norm2, conv1, conv2.
+    Keras counts the stem as stage 1, so its conv2_block3_1_conv is denseblock1.denselayer3.conv1.
     """
     stem = {
         "conv1_conv": "features.conv0",

@@ -8,10 +8,8 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # glibc's malloc.h
 def keep_freed() -> None:
     """Let this process keep the memory it frees, for its next large arrays.
 
-    glibc gives large blocks back to the system at once and gets new ones, empty ones, for the next
-    step: every page of them is made and zeroed again. Frameworks' GPU memory is kept in pools for
-    the same reason, and most of them have one on the host too. Elsewhere than on glibc this does
-    nothing. Source: mallopt(3).
+    glibc gives large blocks back to the system at once, and every page of the next step's is made
+    and zeroed again. Elsewhere than on glibc this does nothing. Source: mallopt(3).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

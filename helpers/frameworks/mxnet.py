@@ -2,48 +2,25 @@
 
 Peculiar to Gluon: one process drives all devices of a node and a parameter has a copy on each of
 them, so ``devices`` holds all devices here; how nodes are joined is in ``mxnet_ranks``. Arrays are
-asynchronous on the CPU too: an operation returns at once and the engine computes behind it. On CPUs
-the same seed gives the same bits, measured on one and two devices; on GPUs it does not unless one
-asks for it (``SKIPPED``).
+asynchronous on the CPU too: an operation returns at once and the engine computes behind it.
 """
 
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import metadata
-from typing import Any, TypeAlias
+from typing import Any
 
 import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
-from helpers.frameworks import (
-    mxnet_ranks,
-    precisions,
-)
+from helpers.frameworks import library_versions, mxnet_ranks, precisions
 from helpers.frameworks.interface import Seen, Watch
-from helpers.frameworks.mxnet_checks import (
-    exact,
-    gradients,
-    logits,
-    rank_gradients,
-    seen_by,
-    shallow,
-    train_forward,
-)
-from helpers.frameworks.mxnet_state import (
-    dump_optimizer,
-    dump_weights,
-    load_optimizer,
-    load_weights,
-    state_of,
-)
+from helpers.frameworks.mxnet_checks import *
+from helpers.frameworks.mxnet_state import *
 
 NAME = "MXNet Gluon"
 KERNEL = "mxnet"
-
-Device: TypeAlias = mx.Context
-Model: TypeAlias = gluon.HybridBlock
 
 # What Gluon cannot do, or does otherwise than the others, and why.
 SKIPPED = {
@@ -65,8 +42,8 @@ SKIPPED = {
         "hybridize(static_shape=True) spoils the running statistics of BatchNorm on two contexts"
     ),
     "the same bits from the same seed on GPUs": (
-        "by MXNet's documentation of its environment variables, cuDNN's convolutions are "
-        "deterministic only with MXNET_ENFORCE_DETERMINISM=1, which is not set"
+        "cuDNN's convolutions are deterministic only with MXNET_ENFORCE_DETERMINISM=1, which is "
+        "not set"
     ),
     "Hopper GPUs and later": (
         "the last wheels, mxnet-cu117 1.9.1, hold machine code for sm_50 to sm_86 and no PTX"
@@ -75,21 +52,11 @@ SKIPPED = {
 
 SCRATCH = 512
 """Buffers that operations on CPUs compute in, for all devices together: ``MXNET_CPU_TEMP_COPY``.
-
-The engine has an operation wait for each earlier one with the same buffer, and MXNet's own 4 let no
-two devices train at the same time (docs/speed.md).
-"""
+MXNet's own 4 let no two devices train at the same time (docs/speed.md)."""
 
 
 def versions() -> dict[str, str]:
-    found = {"mxnet": mx.__version__, "numpy": np.__version__}
-    if mx.runtime.Features().is_enabled("CUDA"):
-        for library in ("cuda-runtime", "cudnn", "nccl"):
-            try:
-                found[library.split("-")[0]] = metadata.version(f"nvidia-{library}-cu11")
-            except metadata.PackageNotFoundError:
-                continue  # MXNet found it elsewhere on the system, or does without
-    return found
+    return {"mxnet": mx.__version__, "numpy": np.__version__} | library_versions.nvidia()
 
 
 def list_devices(kind: str, count: int) -> list[Device]:
@@ -98,9 +65,6 @@ def list_devices(kind: str, count: int) -> list[Device]:
 
 
 def configure(precision: str, kind: str) -> None:
-    """The CUDA libraries may read their settings as early as ``import mxnet``, so ``helpers.begin``
-    calls ``precisions.allow_tf32`` before that.
-    """
     precisions.check(precision, kind, SKIPPED)
     precisions.allow_tf32(precision != "fp32")
     if kind == "cpu":  # read when MXNet computes for the first time
@@ -126,18 +90,13 @@ def watch(replica: Any) -> Watch:
         momentum = getattr(optimizer, "momentum", 0.0)
         name = {"Adam": "adam", "SGD": "momentum" if momentum else "sgd"}.get(kind, kind)
         decays = optimizer._get_wds(list(optimizer._index_update_count))
-        found = {"weight decay": (min(decays, default=0.0), max(decays, default=0.0))}
+        found = {"weight decay": decays or [0.0], "clip_gradient": [optimizer.clip_gradient or 0.0]}
         constants = {"adam": {"beta 1": "beta1", "beta 2": "beta2", "epsilon": "epsilon"}}
         constants["momentum"] = {"momentum": "momentum"}
         for what, theirs in constants.get(name, {}).items():
-            value = getattr(optimizer, theirs)
-            found[what] = (value, value)
-        if clipped := optimizer.clip_gradient:  # a rule has none
-            found["clip_gradient"] = (clipped, clipped)
+            found[what] = [getattr(optimizer, theirs)]
         held = [each for each in replica.optimizer._params if each.grad_req != "null"]
-        factors = [each.lr_mult for each in held]
-        if any(factor != 1 for factor in factors):
-            found["rate factor"] = (min(factors), max(factors))
+        found["rate factor"] = [each.lr_mult for each in held]
         weights = replica.network.collect_params().values()
         types = {np.dtype(each.dtype).name for each in weights if len(each.shape) == 4}
         return Seen(
@@ -161,9 +120,8 @@ def watch(replica: Any) -> Watch:
 def queued(device: Device) -> Callable[[], None] | None:
     """On all devices, of the replica that :func:`watch` has seen last.
 
-    The engine knows no order but that of an array's uses: a copy of the first layer's weights, in
-    which the backward pass ends, comes after this step's update and before the next one's. (Whole
-    arrays, because oneDNN's layout of the weights may have no slices.)
+    A copy of the first layer's weights, in which the backward pass ends, comes after this step's
+    update and before the next one's.
     """
     if _Watched.first is None:
         return None

@@ -1,7 +1,4 @@
-"""What the fairness check and the self-test let Gluon compute.
-
-One process drives all devices of a node, so ``devices`` holds all of them.
-"""
+"""What the fairness check and the self-test let Gluon compute."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +10,7 @@ from mxnet import autograd, gluon
 
 from helpers.frameworks import mxnet_ranks, rank_info
 from helpers.frameworks.mxnet_state import dump_weights, load_weights, named
+from helpers.networks import mxnet as networks
 from helpers.recipe import RECIPES
 
 Device: TypeAlias = mx.Context
@@ -29,15 +27,7 @@ def exact(
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    recipe = RECIPES["chexnet"]
-    model = gluon.nn.HybridSequential()
-    model.add(
-        gluon.nn.Conv2D(64, 7, 2, 3, use_bias=False),
-        gluon.nn.BatchNorm(1, 1 - recipe.bn_momentum, recipe.bn_epsilon),
-        gluon.nn.Activation("relu"),
-        gluon.nn.GlobalAvgPool2D(),
-        gluon.nn.Dense(14),
-    )
+    model = networks.build("shallow", weights, RECIPES["chexnet"])
     model.initialize(ctx=list(devices))
     model.cast(weights["classifier.bias"].dtype)
     load_weights(model, weights)
@@ -143,16 +133,16 @@ def _moved(model: Model, devices: Sequence[Device]) -> Iterator[None]:
     """The model on ``devices``, and afterwards back where it was, bit for bit."""
     home = next(iter(model.collect_params().values())).list_ctx()
     held = dump_weights(model)
+
+    def place(there: Sequence[Device]) -> None:
+        model.collect_params().reset_ctx(list(there))
+        load_weights(model, held)  # reset_ctx takes the mean of the copies, which may round
+
     try:
-        _place(model, devices, held)
+        place(devices)
         yield
     finally:
-        _place(model, home, held)
-
-
-def _place(model: Model, devices: Sequence[Device], held: Mapping[str, np.ndarray]) -> None:
-    model.collect_params().reset_ctx(list(devices))
-    load_weights(model, held)  # reset_ctx takes the mean of the copies, which may round
+        place(home)
 
 
 @contextmanager
@@ -161,16 +151,10 @@ def _frozen(model: Model) -> Iterator[None]:
 
     ``record(train_mode=False)`` would do so too, but gives wrong gradients of convolutions.
     """
-    norms: list[Any] = []
-    dropouts: list[Any] = []
-
-    def collect(block: Any) -> None:
-        if isinstance(block, gluon.nn.BatchNorm):
-            norms.append(block)
-        if isinstance(block, gluon.nn.Dropout):
-            dropouts.append(block)
-
-    model.apply(collect)
+    blocks: list[Any] = []
+    model.apply(blocks.append)
+    norms = [each for each in blocks if isinstance(each, gluon.nn.BatchNorm)]
+    dropouts = [each for each in blocks if isinstance(each, gluon.nn.Dropout)]
     # The compiled graph holds the setting of the time it was traced, so do without it here.
     active, flags = model._active, dict(model._flags)
     model.hybridize(False)

@@ -1,10 +1,9 @@
 """MXNet over several nodes, with one worker process and one server process per node.
 
-A key-value store ``dist_device_sync`` sums gradients over the devices of each node, as ``device``
-does, and then over the nodes: every worker pushes its sums to the servers, which answer when those
-of all workers are in. The servers share the weights' keys out among them, one on each node; a
-scheduler on the first node tells all where the others are. Both are processes that do nothing but
-import MXNet. A worker starts those of its own node; they end with it, and it with them.
+A key-value store ``dist_device_sync`` sums gradients over the devices of each node and then over
+the nodes: every worker pushes its sums to the servers, one on each node, which answer when those of
+all workers are in; a scheduler on the first node tells all where the others are. A worker starts
+those of its own node; they end with it, and it with them.
 """
 
 from __future__ import annotations
@@ -67,11 +66,7 @@ def kind() -> str:
 
 
 def gathered(own: np.ndarray) -> np.ndarray:
-    """Each node's array, (nodes, ...), in every node; with one node its own alone.
-
-    Args:
-        own: floats, of the same shape and dtype in each node.
-    """
+    """Each node's array of floats, (nodes, ...), in every node; with one node its own alone."""
     import mxnet as mx
 
     here = rank_info.here()
@@ -87,8 +82,7 @@ def gathered(own: np.ndarray) -> np.ndarray:
 def register() -> None:
     """Let ``mx.kv.create("dist_device_sync")`` give stores with keys of their own.
 
-    A ``Trainer`` numbers its weights from 0 as all do, so two of them would share their keys on the
-    servers.
+    Two ``Trainer``s number their weights alike, and would share their keys on the servers.
     """
     import mxnet as mx
 
@@ -112,9 +106,8 @@ def register() -> None:
             return int(self._joined.num_workers)
 
         def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
-            # It waits. MXNet's engine does not know that this pull and the first sum of the same
-            # key have an order: on a busy machine a late pull finds the sum, and a Trainer's
-            # weights would become gradients.
+            # It waits, for MXNet's engine does not know that this pull and the first sum of the
+            # same key have an order: a late pull would make weights of gradients.
             name, arrays = self._name(key), out if isinstance(out, list) else [out]
             self._joined.broadcast(name, value, arrays)
             self._keys.add(name)

@@ -41,16 +41,12 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return {name: _read(parameter) for name, parameter in named(model).items()}
 
 
-def load_optimizer(
-    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
-) -> None:
-    """MXNet has no ``scaler``."""
-    if not state:
-        return
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+    optimizer = replica.optimizer
     # The weights count their steps from here, on every device.
     optimizer.optimizer.begin_num_update = optimizer.optimizer.num_update = int(state["step"])
     factor = _in_velocity(optimizer)
-    for name, number in _numbers(model, optimizer).items():
+    for name, number in _numbers(replica).items():
         for updater, device in zip(optimizer._updaters, optimizer._contexts, strict=True):
             found = [
                 mx.nd.array(factor * state[f"{moment}/{name}"], device)
@@ -64,10 +60,11 @@ def load_optimizer(
             updater.states_synced[number] = True
 
 
-def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
+def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
+    optimizer = replica.optimizer
     found, factor = {}, _in_velocity(optimizer)
     states = optimizer._updaters[0].states  # every device has the same
-    for name, number in _numbers(model, optimizer).items():
+    for name, number in _numbers(replica).items():
         kept = states[number] if isinstance(states[number], tuple) else (states[number],)
         for moment, array in zip(("first", "second"), kept, strict=False):
             if array is not None:
@@ -102,12 +99,12 @@ def named(model: Model) -> dict[str, Any]:
     return dict(zip(names_by_count(len(parameters)), parameters, strict=True))
 
 
-def _numbers(model: Model, optimizer: Any) -> dict[str, int]:
+def _numbers(replica: Any) -> dict[str, int]:
     """The numbers by which a ``Trainer`` knows what it trains, by the canonical names."""
-    numbers = {parameter.name: number for number, parameter in enumerate(optimizer._params)}
+    numbers = {each.name: number for number, each in enumerate(replica.optimizer._params)}
     return {
         name: numbers[parameter.name]
-        for name, parameter in named(model).items()
+        for name, parameter in named(replica.network).items()
         if parameter.name in numbers
     }
 

@@ -17,11 +17,7 @@ LEFT_TO_PYTORCH = {"fp16": "only PyTorch's notebooks scale the loss, without whi
 
 
 def check(precision: str, kind: str, skipped: Mapping[str, str]) -> None:
-    """Refuse ``precision`` on devices of ``kind`` where the framework's ``skipped`` has a reason.
-
-    Raises:
-        UnsupportedError: with the reason, and the precisions it computes in everywhere.
-    """
+    """Refuse ``precision`` by UnsupportedError where the framework's ``skipped`` has a reason."""
     capability = "tf32 on CPUs" if precision == "tf32" and kind != "gpu" else precision
     if reason := skipped.get(capability):
         *first, last = [name for name in PRECISIONS if name not in {"tf32", *skipped}]
@@ -34,12 +30,9 @@ WITHOUT_SWITCH = ("chainer", "chainermn", "mxnet")
 
 
 def allow_tf32(allowed: bool) -> None:
-    """For :data:`WITHOUT_SWITCH`: cuDNN rounds convolutions to TF32 by default.
+    """For :data:`WITHOUT_SWITCH`, before the framework is imported: CUDA's libraries read it once.
 
-    CuPy does not let cuBLAS round its matrix products unless ``CUPY_TF32`` is set.
-
-    The CUDA libraries read the environment variable once, some of them when they are loaded: this
-    has to be called before the framework is imported.
+    cuDNN rounds convolutions to TF32 by default, CuPy lets cuBLAS round only where it is told.
     """
     os.environ["CUPY_TF32"] = str(int(allowed))
     if allowed:

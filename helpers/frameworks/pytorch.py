@@ -2,9 +2,7 @@
 
 Peculiar to PyTorch: with DistributedDataParallel each device has a process of its own, so the
 functions here are called inside a replica and ``devices`` holds that replica's one device;
-sums over replicas are all-reduced. On CPUs the same seed gives the
-same bits, on one device with several threads and on two; on GPUs it need not, for cuDNN picks its
-algorithms by their speed (:func:`configure`).
+sums over replicas are all-reduced.
 """
 
 import os
@@ -12,54 +10,33 @@ import socket
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 import torchvision
 
-from helpers.frameworks import precisions
+from helpers.frameworks import library_versions, precisions
 from helpers.frameworks.interface import Seen, Watch
-from helpers.frameworks.pytorch_checks import (
-    exact,
-    gradients,
-    logits,
-    rank_gradients,
-    seen_by,
-    shallow,
-    train_forward,
-)
-from helpers.frameworks.pytorch_state import (
-    dump_optimizer,
-    dump_weights,
-    load_optimizer,
-    load_weights,
-    state_of,
-)
+from helpers.frameworks.pytorch_checks import *
+from helpers.frameworks.pytorch_state import *
 
 NAME = "PyTorch"
 KERNEL = "pytorch"
-
-Device: TypeAlias = torch.device
-Model: TypeAlias = torch.nn.Module
 
 # What PyTorch cannot do, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
     "the same bits from the same seed on GPUs": (
-        "cuDNN's benchmark mode, which is on, may pick other algorithms in another run, and some "
-        "add in any order (PyTorch's documentation, Reproducibility)"
+        "cuDNN's benchmark mode, which is on, may pick other algorithms in another run"
     ),
 }
 
 
 def versions() -> dict[str, str]:
-    found = {"torch": torch.__version__, "torchvision": torchvision.__version__}
-    if torch.cuda.is_available():
-        found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
-        found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
-    return found
+    own = {"torch": torch.__version__, "torchvision": torchvision.__version__}
+    return own | library_versions.nvidia()
 
 
 def list_devices(kind: str, count: int) -> list[Device]:
@@ -124,22 +101,19 @@ def watch(replica: Any) -> Watch:
         groups = replica.optimizer.param_groups
         kind = type(replica.optimizer).__name__
         name = {"Adam": "adam", "SGD": "momentum" if groups[0].get("momentum") else "sgd"}
-        found = {"weight decay": [group["weight_decay"] for group in groups]}
+        found = {what: [float(group.get(what) or 0) for group in groups] for what in _UNUSED}
+        found["weight decay"] = [group["weight_decay"] for group in groups]
         if kind == "Adam":
             found |= {f"beta {i + 1}": [group["betas"][i] for group in groups] for i in range(2)}
             found["epsilon"] = [group["eps"] for group in groups]
         elif groups[0].get("momentum"):
             found["momentum"] = [group["momentum"] for group in groups]
-        factors = [group["lr"] / (groups[0]["lr"] or 1.0) for group in groups]
-        if any(factor != 1 for factor in factors):
-            found["rate factor"] = factors
+        first = groups[0]["lr"]
+        found["rate factor"] = [group["lr"] / first if first else 1.0 for group in groups]
         held = [each for group in groups for each in group["params"] if each.requires_grad]
-        for what in _UNUSED:
-            if any(group.get(what) for group in groups):  # a rule has none of these
-                found[what] = [float(group.get(what) or 0) for group in groups]
         return Seen(
             name.get(kind, kind),
-            {what: (min(values), max(values)) for what, values in found.items()},
+            found,
             updates[0],
             "/".join(sorted(types)) or None,
             "compiled (torch.compile)" if compiled else "eager",

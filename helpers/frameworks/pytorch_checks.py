@@ -1,8 +1,6 @@
 """What the fairness check and the self-test let PyTorch compute.
 
-With DistributedDataParallel each device has a process of its own. So ``devices`` holds one device
-inside a replica, and functions that are given several start processes, or sum over those that are
-there (``rank_gradients``).
+``devices`` holds one device inside a replica; functions that are given several start processes.
 """
 
 import copy
@@ -19,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from helpers.frameworks import replicas
 from helpers.frameworks.pytorch_state import dump_weights, load_weights
+from helpers.networks import pytorch as networks
 from helpers.recipe import RECIPES
 
 Device: TypeAlias = torch.device
@@ -34,17 +33,7 @@ def exact(
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    recipe = RECIPES["chexnet"]
-    features = torch.nn.Sequential()
-    features.add_module("conv0", torch.nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False))
-    norm = torch.nn.BatchNorm2d(64, recipe.bn_epsilon, recipe.bn_momentum)
-    features.add_module("norm0", norm)
-    model = torch.nn.Sequential()
-    model.add_module("features", features)
-    model.add_module("relu", torch.nn.ReLU())
-    model.add_module("pool", torch.nn.AdaptiveAvgPool2d(1))
-    model.add_module("flatten", torch.nn.Flatten())
-    model.add_module("classifier", torch.nn.Linear(64, 14))
+    model = networks.build("shallow", weights, RECIPES["chexnet"])
     model = model.to(devices[0], torch.from_numpy(weights["classifier.bias"]).dtype)
     load_weights(model, weights)
     return model
@@ -73,21 +62,16 @@ def gradients(
     model.eval()
     if len(devices) == 1:
         return _local_gradients(model, images, targets, devices[0])
-    shares = list(
-        zip(
-            np.array_split(images, len(devices)), np.array_split(targets, len(devices)), strict=True
-        )
-    )
 
     def replica(rank: int) -> tuple[float, dict[str, np.ndarray]]:
-        _join(rank, devices)
-        parallel = DistributedDataParallel(model.to(devices[rank]).eval())
-        loss, found = _local_gradients(parallel, *shares[rank], devices[rank])
+        backend = "nccl" if devices[0].type == "cuda" else "gloo"
+        address = os.environ[replicas.RENDEZVOUS]
+        dist.init_process_group(backend, address, rank=rank, world_size=len(devices))
+        loss, found = rank_gradients(model, images, targets, [devices[rank]])
         dist.destroy_process_group()
         return loss, found if rank == 0 else {}
 
-    results = replicas.run(replica, len(devices))
-    return float(np.mean([loss for loss, _ in results])), results[0][1]
+    return replicas.run(replica, len(devices))[0]
 
 
 def rank_gradients(
@@ -115,16 +99,6 @@ def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
         yield seen
     finally:
         hook.remove()
-
-
-def _join(rank: int, devices: Sequence[Device]) -> None:
-    """Let this replica's process join those of the other ``devices``."""
-    dist.init_process_group(
-        "nccl" if devices[0].type == "cuda" else "gloo",
-        init_method=os.environ[replicas.RENDEZVOUS],
-        rank=rank,
-        world_size=len(devices),
-    )
 
 
 def _local_gradients(

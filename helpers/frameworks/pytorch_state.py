@@ -33,15 +33,13 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     }
 
 
-def load_optimizer(
-    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
-) -> None:
-    if not state:
-        return
-    if scaler is not None and scaler.is_enabled():
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+    optimizer = replica.optimizer
+    if "scale" in state and replica.scaler.is_enabled():
+        scaler = replica.scaler
         scaler.load_state_dict(scaler.state_dict() | {"scale": float(state["scale"])})
     adam, fused = isinstance(optimizer, torch.optim.Adam), optimizer.param_groups[0]["fused"]
-    for name, parameter in _trained(model):
+    for name, parameter in _trained(replica.network):
         found = optimizer.state[parameter] = {
             theirs: torch.empty_like(parameter).copy_(torch.tensor(state[f"{moment}/{name}"]))
             for moment, theirs in _moments(optimizer).items()
@@ -51,9 +49,10 @@ def load_optimizer(
             found["step"] = torch.tensor(float(state["step"]), device=device)
 
 
-def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
+def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
+    optimizer, scaler = replica.optimizer, getattr(replica, "scaler", None)
     found = {} if scaler is None else {"scale": np.array(scaler.get_scale())}
-    for name, parameter in _trained(model):
+    for name, parameter in _trained(replica.network):
         state = optimizer.state[parameter]
         for moment, theirs in _moments(optimizer).items():
             found[f"{moment}/{name}"] = state[theirs].cpu().numpy().copy()

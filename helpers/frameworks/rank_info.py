@@ -1,8 +1,6 @@
 """Describe the rank that this process is, if it is one, and the location of the other ranks.
 
 A rank is a process that a launcher started (``helpers.launch``), on this machine or another.
-A framework's module may have a companion, ``<module>_ranks.py``, which joins its ranks, and whose
-``environment(place)`` gives variables that are set before any cell runs.
 """
 
 from __future__ import annotations
@@ -59,7 +57,6 @@ class Place:
 
     @property
     def local_rank(self) -> int:
-        """Its number among the ranks of its node."""
         return self.rank % self.ranks_a_node
 
     @property
@@ -103,20 +100,11 @@ def here() -> Place | None:
 
 
 def take(place: Place, tell_why: Callable[[str], None] = _unheard) -> None:
-    """From now on this process is that rank; called by the rank's program alone.
-
-    Args:
-        place: where it is.
-        tell_why: :func:`fail` calls it with the reason of the failure, in one line.
-    """
+    """From now on this process is that rank; :func:`fail` calls ``tell_why`` with its reason."""
     _Here.place, _Here.tell_why = place, tell_why  # type: ignore[method-assign]
 
 
 def fail(said: str) -> None:
-    """End this rank at once, from any thread: its main thread may wait in native code for ever.
-
-    Args:
-        said: why, in one line.
-    """
+    """End this rank, for a reason in one line, from any thread: the main one may wait for ever."""
     _Here.tell_why(said)
     os._exit(1)

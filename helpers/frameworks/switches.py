@@ -5,10 +5,14 @@ The report lists them for each framework. docs/speed.md describes the gain of ea
 
 import os
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from threadpoolctl import threadpool_info
+
+VARIABLES = ("MXNET_CPU_TEMP_COPY", "OMP_WAIT_POLICY", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS")
+"""Environment variables that are switches themselves."""
+KEPT, COMPILED_HERE = "programs kept from earlier runs", "programs compiled in each run"
+"""Whether a first step of JAX includes compiling."""
 
 
 def on(network: Any, on_gpu: bool) -> list[str]:
@@ -18,65 +22,34 @@ def on(network: Any, on_gpu: bool) -> list[str]:
         network: the notebook's, trained; it tells the layout of PyTorch's weights.
         on_gpu: whether it was trained on GPUs.
     """
-    found = [
-        said
-        for switches in _SAID
-        if switches.__name__.removeprefix("_") in sys.modules
-        for said in switches(network, on_gpu)
-    ]
-    return found + [f"{name}={os.environ[name]}" for name in VARIABLES if os.environ.get(name)]
+    found: dict[str, Any] = {}
+    if "torch" in sys.modules:
+        import torch
 
+        weights = [part for part in network.parameters() if part.ndim == 4]
+        last = all(each.is_contiguous(memory_format=torch.channels_last) for each in weights)
+        found["cuDNN's benchmark"] = on_gpu and torch.backends.cudnn.benchmark
+        found["oneDNN"] = not on_gpu and torch.backends.mkldnn.enabled
+        found["channels last"] = weights and last
+    if "tensorflow" in sys.modules:
+        import tensorflow as tf
+        from tensorflow.python.util import _pywrap_util_port
 
-VARIABLES = ("MXNET_CPU_TEMP_COPY", "OMP_WAIT_POLICY", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS")
-"""Environment variables that are switches themselves."""
-KEPT, COMPILED_HERE = "programs kept from earlier runs", "programs compiled in each run"
-"""Whether a first step of JAX includes compiling."""
+        found["oneDNN"] = not on_gpu and _pywrap_util_port.IsMklEnabled()
+        within = tf.config.threading.get_intra_op_parallelism_threads()
+        at_once = tf.config.threading.get_inter_op_parallelism_threads()
+        found |= {f"intra-op threads: {within}": within, f"inter-op threads: {at_once}": at_once}
+    if "mxnet" in sys.modules:
+        import mxnet as mx
 
-
-def _torch(network: Any, on_gpu: bool) -> Iterator[str]:
-    import torch
-
-    if on_gpu and torch.backends.cudnn.benchmark:
-        yield "cuDNN's benchmark"
-    if not on_gpu and torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled:
-        yield "oneDNN"
-    weights = [part for part in network.parameters() if part.ndim == 4]
-    if weights and all(one.is_contiguous(memory_format=torch.channels_last) for one in weights):
-        yield "channels last"
-
-
-def _tensorflow(network: Any, on_gpu: bool) -> Iterator[str]:
-    import tensorflow as tf
-    from tensorflow.python.util import _pywrap_util_port
-
-    if not on_gpu and _pywrap_util_port.IsMklEnabled():
-        yield "oneDNN"
-    if within := tf.config.threading.get_intra_op_parallelism_threads():
-        yield f"intra-op threads: {within}"
-    if at_once := tf.config.threading.get_inter_op_parallelism_threads():
-        yield f"inter-op threads: {at_once}"
-
-
-def _mxnet(network: Any, on_gpu: bool) -> Iterator[str]:
-    import mxnet as mx
-
-    if not on_gpu and mx.runtime.Features().is_enabled("MKLDNN"):
-        yield "oneDNN"
-
-
-def _chainer(network: Any, on_gpu: bool) -> Iterator[str]:
-    """On a CPU its convolutions are NumPy's matrix products."""
-    if not on_gpu:
+        found["oneDNN"] = not on_gpu and mx.runtime.Features().is_enabled("MKLDNN")
+    if "chainer" in sys.modules and not on_gpu:  # its convolutions are NumPy's matrix products
         pools = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
-        yield from sorted({f"NumPy with {pool['internal_api']}" for pool in pools})
+        found |= {f"NumPy with {pool['internal_api']}": True for pool in pools}
+    if "jax" in sys.modules:
+        import jax
 
-
-def _jax(network: Any, on_gpu: bool) -> Iterator[str]:
-    """A cache of the user's own (``JAX_COMPILATION_CACHE_DIR``) serves training too."""
-    import jax
-
-    yield KEPT if jax.config.jax_compilation_cache_dir else COMPILED_HERE
-
-
-_SAID = (_torch, _tensorflow, _mxnet, _chainer, _jax)
-"""Each has the name of its library's module, behind ``_``."""
+        # A cache of the user's own (JAX_COMPILATION_CACHE_DIR) serves training too.
+        found[KEPT if jax.config.jax_compilation_cache_dir else COMPILED_HERE] = True
+    found |= {f"{name}={os.environ[name]}": True for name in VARIABLES if os.environ.get(name)}
+    return [name for name, is_on in found.items() if is_on]

@@ -3,10 +3,7 @@
 Peculiar to TensorFlow: one process drives all devices of a node through ``tf.distribute``, so
 ``devices`` holds all of them; how nodes are joined is in ``tensorflow_ranks``. Images and weights
 are channels-last. A model is a ``tf.Module`` called as ``model(images, training=...)`` whose
-variables bear torchvision's names. The same seed gives the same bits on CPUs, from process to
-process too; on GPUs it need not.
-
-``helpers.frameworks.keras`` runs on TensorFlow and takes from here what is the same.
+variables bear torchvision's names.
 """
 
 import logging
@@ -16,43 +13,30 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Semaphore
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from helpers.frameworks import cpu_cores, import_messages, memory, precisions, tensorflow_ranks
+from helpers.frameworks import (
+    cpu_cores,
+    library_versions,
+    memory,
+    precisions,
+    tensorflow_ranks,
+)
 from helpers.frameworks.interface import Seen, Watch
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only, of those that heed it
-with import_messages.dropped("before absl::InitializeLog", "oneDNN custom operations are on"):
-    import tensorflow as tf
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only
 
 # isort: split
+import tensorflow as tf
+
 from helpers.frameworks import tensorflow_strategies
-from helpers.frameworks.tensorflow_checks import (
-    exact,
-    gradients,
-    logits,
-    rank_gradients,
-    seen_by,
-    shallow,
-    split_gradients,
-    train_forward,
-)
-from helpers.frameworks.tensorflow_state import (
-    dump_optimizer,
-    dump_weights,
-    load_optimizer,
-    load_weights,
-    state_of,
-    trained,
-)
+from helpers.frameworks.tensorflow_checks import *
+from helpers.frameworks.tensorflow_state import *
 
 NAME = "TensorFlow"
 KERNEL = "tensorflow"
-
-Device: TypeAlias = str
-Model: TypeAlias = tf.Module
 
 # What TensorFlow cannot do, and why.
 SKIPPED = {
@@ -60,9 +44,8 @@ SKIPPED = {
     **precisions.LEFT_TO_PYTORCH,
     "training in float64": "fused_batch_norm computes in float32 and in 16 bits only",
     "the same bits from the same seed on GPUs": (
-        "TensorFlow's operations may add in another order each time, on GPUs above all; "
-        "tf.config.experimental.enable_op_determinism would end that, at a price in speed, says "
-        "its documentation"
+        "operations may add in another order each time, as enable_op_determinism, which costs "
+        "speed, is not set"
     ),
 }
 
@@ -72,10 +55,7 @@ _WAITING = ThreadPoolExecutor(64, "waiting for a device")
 
 
 def versions() -> dict[str, str]:
-    found = {"tensorflow": tf.__version__}
-    build = tf.sysconfig.get_build_info()
-    names = {"cuda": "cuda_version", "cudnn": "cudnn_version"}
-    return found | {name: str(build[key]) for name, key in names.items() if build.get(key)}
+    return {"tensorflow": tf.__version__} | library_versions.nvidia()
 
 
 def list_devices(kind: str, count: int) -> list[Device]:
@@ -123,9 +103,9 @@ def synchronize(devices: Sequence[Device]) -> None:
 
 
 def queued(device: Device) -> Callable[[], None] | None:
-    """A number's copy to the host, in a thread, comes after the work that is queued when it begins:
-    a stream works in order. So this function returns only once the copy has begun; otherwise the
-    next step might be queued first and be waited for as well.
+    """A number's copy to the host, in a thread, comes after the work queued when it begins.
+
+    So this returns only once the copy has begun; else the next step would be waited for as well.
     """
     if not device.startswith("GPU"):
         return None
@@ -155,7 +135,7 @@ def watch(replica: Any) -> Watch:
         execution = "compiled (tf.function, XLA)" if compiled else "graph (tf.function)"
         return Seen(
             optimizer.rule,
-            {what: (value, value) for what, value in optimizer.constants.items()},
+            {what: [value] for what, value in optimizer.constants.items()},
             updates(),
             "/".join(sorted(types)) or None,
             "eager" if tf.config.functions_run_eagerly() else execution,
@@ -223,11 +203,9 @@ _NOT_WORTH = (
 def _without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """What is iterated in place of ``dataset``: the same, with no thread that tunes it.
 
-    Such a thread wakes ever more rarely, after a minute in the end, and an iterator that ends or
-    is dropped waits for it. It is called, but before TensorFlow notes that it has been: a thread
-    that wakes at once finds nothing, sleeps its time out, and the program stands idle. Options of
-    a data set do not reach those that ``tf.distribute`` iterates on each device; through
-    ``_apply_debug_options``, where TensorFlow's debug mode does the same, go all.
+    An iterator that ends waits for such a thread, which may sleep for a minute. Options of a data
+    set do not reach those that ``tf.distribute`` iterates on each device; all go through
+    ``_apply_debug_options``.
     """
     options = tf.data.Options()
     options.autotune.enabled = False

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from helpers.frameworks import tensorflow_ranks, tensorflow_strategies, weight_layout
 from helpers.frameworks.tensorflow_state import dump_weights, load_weights, trained
+from helpers.networks import tensorflow as networks
 from helpers.recipe import RECIPES
 
 Device: TypeAlias = str
@@ -23,7 +24,7 @@ def exact(
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
     with tensorflow_strategies.scope():
-        model = _Shallow(weights)
+        model = networks.build("shallow", weights, RECIPES["chexnet"])
     load_weights(model, weights)
     return model
 
@@ -33,9 +34,7 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """In full float32 whatever the run's precision: TF32's rounding, which grows through 121 layers
-    to 5e-3 (emulated), would hide a wrong epsilon (5e-5).
-    """
+    """In full float32 whatever the run's precision: TF32's rounding would hide a wrong epsilon."""
     before = dump_weights(model)
     with _without_tf32():
         found = model(as_tensor(images, model.trainable_variables[0].dtype), training=True).numpy()
@@ -66,17 +65,25 @@ def rank_gradients(
 @contextmanager
 def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
     """By this process's first device. It must not have been traced before."""
-    seen, own = list[np.ndarray](), tensorflow_strategies.own_devices()
+    seen, convolution = list[np.ndarray](), model.convolution
+    own = tensorflow_strategies.own_devices()
 
     def note(replica: np.ndarray, x: np.ndarray) -> None:
         if replica % own == 0:
             seen.append(x.transpose(0, 3, 1, 2))
 
-    model.note = note
+    def noting(x: tf.Tensor, *given: Any, **named: Any) -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        replica = 0 if context is None else context.replica_id_in_sync_group
+        with tf.device("CPU"):
+            tf.numpy_function(note, [replica, tf.cast(x, tf.float32)], [])
+        return convolution(x, *given, **named)
+
+    model.convolution = noting
     try:
         yield seen
     finally:
-        model.note = None
+        del model.convolution
 
 
 @contextmanager
@@ -88,43 +95,6 @@ def _without_tf32() -> Iterator[None]:
         yield
     finally:
         tf.config.experimental.enable_tensor_float_32_execution(allowed)
-
-
-class _Shallow(tf.Module):
-    def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
-        super().__init__()
-        self.note: Callable[[np.ndarray, np.ndarray], None] | None = None
-        self.parts = {
-            name: tf.Variable(
-                tf.zeros_like(weight_layout.last(array)), "running" not in name, name=name
-            )
-            for name, array in weights.items()
-        }
-
-    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
-        recipe = RECIPES["chexnet"]
-        if self.note is not None:
-            context = tf.distribute.get_replica_context()
-            replica = 0 if context is None else context.replica_id_in_sync_group
-            with tf.device("CPU"):
-                tf.numpy_function(self.note, [replica, tf.cast(x, tf.float32)], [])
-        around = [[0, 0], [3, 3], [3, 3], [0, 0]]
-        # In the dtype of what it is given, as the notebook's model.
-        x = tf.nn.conv2d(x, tf.cast(self.parts["features.conv0.weight"], x.dtype), 2, around)
-        names = ("weight", "bias", "running_mean", "running_var")
-        norm = [self.parts[f"features.norm0.{part}"] for part in names]
-        if training:
-            x, mean, variance = tf.compat.v1.nn.fused_batch_norm(
-                x, *norm, recipe.bn_epsilon, exponential_avg_factor=recipe.bn_momentum
-            )
-            norm[2].assign(mean)
-            norm[3].assign(variance)
-        else:
-            scale, offset, mean, variance = norm
-            x = tf.nn.batch_normalization(x, mean, variance, offset, scale, recipe.bn_epsilon)
-        weight, bias = (self.parts[f"classifier.{part}"] for part in ("weight", "bias"))
-        x = tf.reduce_mean(tf.cast(tf.nn.relu(x), weight.dtype), axis=[1, 2])
-        return tf.linalg.matmul(x, weight) + bias
 
 
 def as_tensor(images: np.ndarray, dtype: Any) -> tf.Tensor:
@@ -142,12 +112,10 @@ def split_gradients(
     equal_shares: bool = False,
     joined: tf.distribute.Strategy | None = None,
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """What ``tf.distribute`` gives for ``forward`` with the batch split over ``devices``.
+    """What ``tf.distribute`` gives for ``forward`` with the batch split over ``devices``, eagerly.
 
     With ``equal_shares`` every replica takes the mean over its own share and counts alike. A
     strategy that has ``joined`` nodes splits it over the devices of all.
-
-    Runs eagerly: tracing DenseNet121 takes longer than computing it this once.
     """
     watched = list(variables.values())
     dtype = watched[0].dtype

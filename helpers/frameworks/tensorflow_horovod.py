@@ -1,8 +1,7 @@
 """The framework-specific helper functions for TensorFlow with Horovod, over all ranks.
 
-Peculiar to Horovod: each device has a process, a *rank*, that ``mpiexec`` has started, and
-Horovod's tape takes the **mean** of their gradients. So the functions here are called inside a
-rank, ``devices`` holds that rank's one device, and sums go over all ranks.
+Each device has a process that ``mpiexec`` has started, and ``devices`` holds its one device;
+Horovod's tape takes the **mean** of their gradients.
 """
 
 from collections.abc import Sequence
@@ -14,11 +13,7 @@ from helpers.frameworks import tensorflow as alone
 from helpers.frameworks.tensorflow import *
 
 # isort: split
-from helpers.frameworks.horovod_ranks import (
-    list_devices,
-    make_current,
-    slowest,
-)
+from helpers.frameworks.horovod_ranks import list_devices, make_current, slowest
 from helpers.frameworks.tensorflow_state import trained
 
 KERNEL = ranks.KERNEL

@@ -1,8 +1,7 @@
 """TensorFlow over several nodes, with one process per node that drives all devices of the node.
 
-``tf.distribute.MultiWorkerMirroredStrategy`` joins them: it reads from ``TF_CONFIG`` where the
-others are, waits until all are there, and adds gradients up over all replicas of all nodes (NCCL
-between GPUs, TensorFlow's own ring over gRPC between CPUs).
+``tf.distribute.MultiWorkerMirroredStrategy`` reads from ``TF_CONFIG`` where the others are, and
+adds gradients up over all replicas of all nodes.
 """
 
 from __future__ import annotations
@@ -55,11 +54,7 @@ def joined() -> tf.distribute.Strategy | None:
 
 
 def gathered(own: np.ndarray) -> np.ndarray:
-    """Each node's array, (nodes, ...), in every node; with one node its own alone.
-
-    Args:
-        own: this node's array, of the same shape and dtype in each.
-    """
+    """Each node's array, (nodes, ...), in every node; with one node its own alone."""
     import tensorflow as tf
 
     here, strategy = rank_info.here(), _Joined.strategy

@@ -1,7 +1,6 @@
 """TensorFlow's weights and optimiser state as NumPy arrays, and back.
 
-Convolutions are HWIO here, OIHW in the canonical layout, and the classifier is transposed. A custom
-network's arrays keep its own layout's names.
+Convolutions are HWIO here, OIHW in the canonical layout, and the classifier is transposed.
 """
 
 from collections.abc import Mapping
@@ -25,18 +24,14 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return {name: weight_layout.first(v.numpy()) for name, v in named(model).items()}
 
 
-def load_optimizer(
-    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
-) -> None:
-    if not state:
-        return
-    weight_layout.assign_moments(_moments(model, optimizer), state)
-    optimizer.step.assign(float(state["step"]))
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+    weight_layout.assign_moments(_moments(replica), state)
+    replica.optimizer.step.assign(float(state["step"]))
 
 
-def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    found = weight_layout.moments_of(_moments(model, optimizer))
-    return found | {"step": np.array(int(optimizer.step.numpy()))}
+def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
+    found = weight_layout.moments_of(_moments(replica))
+    return found | {"step": np.array(int(replica.optimizer.step.numpy()))}
 
 
 def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
@@ -62,9 +57,10 @@ def trained(model: Model) -> dict[str, tf.Variable]:
     return {name: variable for name, variable in named(model).items() if variable.trainable}
 
 
-def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, tf.Variable]]:
+def _moments(replica: Any) -> dict[str, dict[str, tf.Variable]]:
     """The variables in which the notebook's optimiser keeps its moments, by the weights' names."""
-    known = {id(variable): name for name, variable in named(model).items()}
+    optimizer = replica.optimizer
+    known = {id(variable): name for name, variable in named(replica.network).items()}
     names = [known[id(weight)] for weight in optimizer.weights]
     moments = {"adam": ["first", "second"], "momentum": ["first"]}.get(optimizer.rule, [])
     lists = zip(moments, optimizer.moments, strict=False)

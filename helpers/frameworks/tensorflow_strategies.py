@@ -62,8 +62,7 @@ def _reduction(devices: Sequence[str]) -> Any:
 def with_keys_of_its_own() -> None:
     """The next MirroredStrategy of this process takes no other's all-reduce for its own.
 
-    All number theirs from the same key on: a notebook that is run again in its kernel, with
-    another network, would end with "Shape mismatch in the collective instance". TensorFlow's own
-    tests (``strategy_combinations.py``) set its strategies apart in this way.
+    All number theirs from the same key on; TensorFlow's own tests (``strategy_combinations.py``)
+    set its strategies apart in this way.
     """
     tf.distribute.MirroredStrategy._collective_key_base += 100_000

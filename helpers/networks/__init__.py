@@ -17,16 +17,14 @@ class Networks(Protocol):
     def build(
         self, network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
     ) -> Model:
-        """A network for these weights, which are yet to be loaded.
+        """A network for these weights, which are yet to be loaded; from images to logits.
 
         Args:
-            network: one of ``shapes.NETWORKS``, or ``own``: the custom network of the recipe.
+            network: one of ``shapes.NETWORKS``, ``shapes.SHALLOW``, or ``own``: the custom network
+                of the recipe.
             arrays: float arrays by torchvision's names; the last layer gives the number of outputs.
             recipe: for BatchNorm's epsilon and momentum, or with the custom code.
-            outputs: of a custom network; for others, the arrays determine it.
-
-        Returns:
-            From normalised images, three channels, to logits.
+            outputs: of a custom network.
 
         Raises:
             UserError: the custom code fails, or returns something else.

@@ -1,11 +1,9 @@
 """The networks in Chainer, written out because Chainer's own zoo differs from torchvision.
 
 ``chainer.links.ResNet50Layers`` is Caffe's: a stage's first block halves the image in its first
-1x1 convolution, not in the 3x3, and the pooling at the beginning rounds the size up. So all
-networks are written out, links named as torchvision's. Three of Chainer's defaults differ from the
-other frameworks', and each would make them different networks: BatchNorm's epsilon (2e-5), its
-decay (0.9 here, but models converted from Caffe come with 0.999), and pooling that rounds the size
-up (``cover_all``).
+1x1 convolution, not in the 3x3. Links are named as torchvision's. Three of Chainer's defaults would
+make other networks: BatchNorm's epsilon (2e-5), its decay, and pooling that rounds the size up
+(``cover_all``).
 """
 
 from collections.abc import Callable, Mapping
@@ -31,9 +29,8 @@ def build(
     if network == "own":
         return _own(recipe, outputs)
     norm = partial(L.BatchNormalization, eps=recipe.bn_epsilon, decay=1 - recipe.bn_momentum)
-    make = {"densenet121": DenseNet121, "resnet44": _resnet44, "resnet50": _resnet50}[network]
-    model: Model = make(outputs_of(network, arrays), norm)
-    return model
+    make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}
+    return (make | {"shallow": _shallow})[network](outputs_of(network, arrays), norm)
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
@@ -100,28 +97,35 @@ class Transition(chainer.Chain):
         return F.average_pooling_2d(self.conv(F.relu(self.norm(x))), 2)
 
 
-class DenseNet121(chainer.Chain):
+class DenseNet(chainer.Chain):
     """``features`` and a classifier."""
 
-    def __init__(self, outputs: int, norm: Norm) -> None:
+    def __init__(self, steps: Mapping[str, Any], channels: int, outputs: int) -> None:
         super().__init__()
-        channels = 2 * GROWTH
-        steps = {"conv0": convolution(3, channels, 7, stride=2), "norm0": norm(channels)}
-        steps |= {"relu0": F.relu, "pool0": POOL}
-        for number, layers in enumerate(BLOCKS, start=1):
-            names = [f"denselayer{layer + 1}" for layer in range(layers)]
-            block = {n: DenseLayer(channels + GROWTH * i, norm) for i, n in enumerate(names)}
-            steps[f"denseblock{number}"] = InTurn(**block)
-            channels += GROWTH * layers
-            if number < len(BLOCKS):
-                steps[f"transition{number}"] = Transition(channels, norm)
-                channels //= 2
-        steps["norm5"] = norm(channels)
         with self.init_scope():
             self.features, self.classifier = InTurn(**steps), L.Linear(channels, outputs)
 
     def forward(self, x: Any) -> chainer.Variable:
         return self.classifier(F.mean(F.relu(self.features(x)), axis=(2, 3)))
+
+
+def _shallow(outputs: int, norm: Norm) -> Model:
+    return DenseNet({"conv0": convolution(3, 64, 7, stride=2), "norm0": norm(64)}, 64, outputs)
+
+
+def _densenet121(outputs: int, norm: Norm) -> Model:
+    channels = 2 * GROWTH
+    steps = {"conv0": convolution(3, channels, 7, stride=2), "norm0": norm(channels)}
+    steps |= {"relu0": F.relu, "pool0": POOL}
+    for number, layers in enumerate(BLOCKS, start=1):
+        names = [f"denselayer{layer + 1}" for layer in range(layers)]
+        block = {n: DenseLayer(channels + GROWTH * i, norm) for i, n in enumerate(names)}
+        steps[f"denseblock{number}"] = InTurn(**block)
+        channels += GROWTH * layers
+        if number < len(BLOCKS):
+            steps[f"transition{number}"] = Transition(channels, norm)
+            channels //= 2
+    return DenseNet(steps | {"norm5": norm(channels)}, channels, outputs)
 
 
 class ResNet(InTurn):

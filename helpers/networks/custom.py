@@ -26,16 +26,10 @@ IMAGES = 2
 def make(
     framework: str, recipe: Recipe, outputs: int, kind: type, shape: Callable[[Any], Any]
 ) -> Any:
-    """The network that the recipe's function makes, once it is seen that it gives logits.
+    """The network, of this ``kind``, that the recipe's function makes for so many outputs.
 
-    Whatever it draws by NumPy or Python follows from the recipe's seed; what it draws by the
-    framework is seeded by the caller.
-
-    Args:
-        framework: the framework's module.
-        outputs: what the function is called with.
-        kind: what it is to give.
-        shape: that of the logits which a network gives for ``IMAGES`` images of the recipe's size.
+    What it draws by NumPy or Python follows from the recipe's seed; what it draws by the framework
+    is seeded by the caller. ``shape`` gives that of its logits for ``IMAGES`` images.
 
     Raises:
         UserError: its code fails, or gives something else; with the file, the line and the name.
@@ -64,16 +58,7 @@ def is_own(model: Any) -> bool:
 
 
 def initial(framework: ModuleType, recipe: Recipe, outputs: int) -> Weights:
-    """The weights that all replicas begin with: those that the framework draws, from the seed.
-
-    Args:
-        framework: its module of ``helpers.frameworks``.
-        recipe: names the network and has the seed.
-        outputs: how many findings or classes.
-
-    Raises:
-        UserError: as :func:`make`.
-    """
+    """The weights that all replicas begin with: those that the framework draws, from the seed."""
     module = networks_of(framework.__name__.rpartition(".")[2])
     networks = import_module(f"helpers.networks.{module}")
     model = networks.build("own", {}, recipe, outputs)
@@ -87,7 +72,7 @@ def initial(framework: ModuleType, recipe: Recipe, outputs: int) -> Weights:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed the random generators inside the block, and restore their state afterwards."""
+    """Python's and NumPy's generators have this seed inside, and their state back afterwards."""
     # NumPy's one generator for all is what Chainer draws by, and others' initialisers.
     before = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.seed(seed)

@@ -2,9 +2,9 @@
 
 Channels last; attributes bear torchvision's names, and a network computes in the dtype of the
 images that it is given, while its weights and BatchNorm's statistics keep theirs. Three of Flax's
-defaults would make other networks: ``SAME`` pads a layer with stride on the right first, and
-torchvision on both sides; convolutions have biases; BatchNorm's momentum is the weight of the *old*
-value, 0.99. One difference stays: Flax keeps the biased variance, PyTorch the unbiased one.
+defaults would make other networks: ``SAME`` pads a layer with stride on the right first;
+convolutions have biases; BatchNorm's momentum is the weight of the *old* value. One difference
+stays: Flax keeps the biased variance, PyTorch the unbiased one.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,12 +32,13 @@ def build(
     """Until then its variables have shapes, and no values."""
     if network == "own":
         return _own(recipe, outputs)
-    make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}[network]
+    make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}
 
     def made() -> Model:
         rngs = undrawn()
         norm = partial(Norm, momentum=1 - recipe.bn_momentum, epsilon=recipe.bn_epsilon, rngs=rngs)
-        layers, channels = make(norm, partial(Convolution, rngs=rngs))
+        convolution = partial(Convolution, rngs=rngs)
+        layers, channels = (make | {"shallow": _shallow})[network](norm, convolution)
         last = nnx.Linear(channels, outputs_of(network, arrays), rngs=rngs)
         return Network(layers, head(network), last)
 
@@ -46,10 +47,7 @@ def build(
 
 
 def undrawn() -> Any:
-    """A substitute for ``nnx.Rngs`` in a network whose weights are yet to be loaded.
-
-    In a trace, every number that the real one draws takes longer than the one before.
-    """
+    """A substitute for ``nnx.Rngs``, which draws ever more slowly in a trace."""
     key = jax.random.key(0)
     return SimpleNamespace(params=lambda: key)
 
@@ -91,11 +89,7 @@ class Convolution(nnx.Conv):
 
 
 class Statistic(nnx.BatchStat):
-    """Set as a whole.
-
-    Before it sets a part Flax asks for its sharding, and JAX takes long to say that there is none
-    in a trace.
-    """
+    """Set as a whole: of a part Flax asks the sharding, which takes long in a trace."""
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.set_value(value)
@@ -155,6 +149,11 @@ class DenseLayer(InTurn):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return jnp.concatenate([x, super().__call__(x)], axis=-1)
+
+
+def _shallow(norm: Callable[..., Any], convolution: Callable[..., Any]) -> Made:
+    features = InTurn({"conv0": convolution(3, 64, 7, 2), "norm0": norm(64)})
+    return {"features": features, "relu": jax.nn.relu}, 64
 
 
 def _densenet121(norm: Callable[..., Any], convolution: Callable[..., Any]) -> Made:

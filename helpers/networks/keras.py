@@ -1,11 +1,9 @@
 """The networks in Keras: its own DenseNet121, and ResNets built of its layers.
 
-DenseNet121 of ``keras.applications`` is torchvision's once BatchNorm's epsilon (1.001e-5) and
-momentum (0.99, which in Keras is the weight of the *old* value) are the recipe's. Its ResNet50 is
-another network: convolutions have biases, and a stage's first block halves the image in its first
-1x1 convolution and not in the 3x3. So both ResNets are made here, their layers named as
-torchvision's (``layer1_0_conv1``). One difference stays: Keras keeps the biased variance, PyTorch
-the unbiased one.
+DenseNet121 of ``keras.applications`` is torchvision's once BatchNorm's epsilon and momentum (in
+Keras the weight of the *old* value) are the recipe's. Its ResNet50 is another network: convolutions
+have biases, and a stage's first block halves the image in its first 1x1 convolution. One difference
+stays: Keras keeps the biased variance, PyTorch the unbiased one.
 """
 
 from collections.abc import Mapping
@@ -28,8 +26,8 @@ def build(
 ) -> Model:
     if network == "own":
         return _own(recipe, outputs)
-    make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}[network]
-    images, pooled, last = make()
+    make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}
+    images, pooled, last = (make | {"shallow": _shallow})[network]()
     # Whatever the layers compute in, the last one and the logits are of the weights' type.
     outputs, dtype = outputs_of(network, arrays), keras.config.floatx()
     model = keras.Model(images, layers.Dense(outputs, name=last, dtype=dtype)(pooled))
@@ -58,6 +56,12 @@ def _densenet121() -> tuple[Any, Any, str]:
         pooling="avg",
     )
     return backbone.input, backbone.output, "predictions"
+
+
+def _shallow() -> tuple[Any, Any, str]:
+    images = keras.Input((None, None, 3))
+    x = _norm_relu(_convolution(images, 64, 7, "conv1_conv", 2), "conv1_bn")
+    return images, layers.GlobalAveragePooling2D()(x), "predictions"
 
 
 def _resnet44() -> tuple[Any, Any, str]:
@@ -97,16 +101,12 @@ def _convolution(x: Any, channels: int, size: int, name: str, stride: int = 1) -
     if stride > 1 and size > 1:  # "same" would pad on the right first, torchvision does both sides
         x = layers.ZeroPadding2D(size // 2)(x)
     padding = "same" if stride == 1 else "valid"
-    return layers.Conv2D(channels, size, stride, padding, use_bias=False, name=_name(name))(x)
+    name = name.replace(".", "_")
+    return layers.Conv2D(channels, size, stride, padding, use_bias=False, name=name)(x)
 
 
 def _norm(x: Any, name: str) -> Any:
-    return layers.BatchNormalization(name=_name(name))(x)
-
-
-def _name(name: str) -> str:
-    """A layer's, of torchvision's, without dots."""
-    return name.replace(".", "_")
+    return layers.BatchNormalization(name=name.replace(".", "_"))(x)
 
 
 def _norm_relu(x: Any, name: str) -> Any:

@@ -1,10 +1,8 @@
 """The networks in MXNet Gluon: the DenseNet121 of its zoo, and ResNets built of its layers.
 
-The zoo's DenseNet121 is torchvision's, but for its last pooling over 7 x 7 pixels, which is the
-whole map only for images of 224 px: a global average takes its place. Its resnet50_v1 is another
-network: 1x1 convolutions have biases, and a stage's first block halves the image in the first of
-them and not in the 3x3. So both ResNets are made here. Weights are mapped by their order, so a
-block's layers stand in torchvision's.
+The zoo's DenseNet121 is torchvision's, but for its last pooling over 7 x 7 pixels: a global average
+takes its place. Its resnet50_v1 is another network: 1x1 convolutions have biases, and the first of
+them halves the image. Weights are mapped by their order, so layers stand in torchvision's.
 """
 
 from collections.abc import Mapping
@@ -29,8 +27,8 @@ def build(
     """It is yet to be initialised on its devices."""
     if network == "own":
         return _own(recipe, outputs)
-    make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}[network]
-    model = make(outputs_of(network, arrays))
+    make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}
+    model = (make | {"shallow": _shallow})[network](outputs_of(network, arrays))
 
     def as_in_recipe(layer: Any) -> None:
         if isinstance(layer, nn.BatchNorm):
@@ -60,6 +58,13 @@ def _densenet121(outputs: int) -> Model:
     features = model.features[:-2]  # all but AvgPool2D(7) and Flatten
     features.add(nn.GlobalAvgPool2D(), nn.Flatten())
     model.features = features
+    return model
+
+
+def _shallow(outputs: int) -> Model:
+    model = nn.HybridSequential()
+    model.add(_convolution(64, 7, 2), nn.BatchNorm(), nn.Activation("relu"))
+    model.add(nn.GlobalAvgPool2D(), nn.Dense(outputs))
     return model
 
 

@@ -22,8 +22,8 @@ def build(
 ) -> Model:
     if network == "own":
         return _own(recipe, outputs)
-    make = {"densenet121": densenet121, "resnet44": ResNet44, "resnet50": resnet50}[network]
-    model = make(num_classes=outputs_of(network, arrays))
+    make = {"densenet121": densenet121, "resnet44": ResNet44, "resnet50": resnet50}
+    model = (make | {"shallow": _shallow})[network](num_classes=outputs_of(network, arrays))
     for layer in model.modules():
         if isinstance(layer, nn.BatchNorm2d):
             layer.eps, layer.momentum = recipe.bn_epsilon, recipe.bn_momentum
@@ -42,6 +42,17 @@ def _own(recipe: Recipe, outputs: int) -> Model:
         torch.manual_seed(recipe.seed)
         model: Model = custom.make("pytorch", recipe, outputs, nn.Module, shape)
     return model.train()
+
+
+def _shallow(num_classes: int) -> Model:
+    features = nn.Sequential()
+    features.add_module("conv0", nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False))
+    features.add_module("norm0", nn.BatchNorm2d(64))
+    model = nn.Sequential()
+    model.add_module("features", features)
+    model.extend([nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()])
+    model.add_module("classifier", nn.Linear(64, num_classes))
+    return model
 
 
 class ResNet44(nn.Module):

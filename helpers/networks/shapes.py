@@ -1,10 +1,9 @@
 """Names and shapes of each network's weights, in torchvision's order: convolutions are OIHW.
 
 ``densenet121`` (Huang et al. 2017, https://arxiv.org/abs/1608.06993) and ``resnet50`` are
-torchvision's; its ResNet50 halves the image in a block's 3x3 convolution. ``resnet44`` is the one
-for CIFAR (He et al. 2015, https://arxiv.org/abs/1512.03385, section 4.2, n = 7), with their
-shortcuts without parameters: every second pixel, and zeros in the new channels. It has 658,586
-parameters with 10 outputs. torchvision has none, so its names follow those of resnet50.
+torchvision's. ``resnet44`` is the one for CIFAR (He et al. 2015, https://arxiv.org/abs/1512.03385,
+section 4.2, n = 7), with their shortcuts without parameters: every second pixel, and zeros in the
+new channels. Its names follow those of resnet50.
 """
 
 from collections.abc import Mapping
@@ -28,29 +27,21 @@ EXPANSION = 4
 
 RUNNING = ("running_mean", "running_var")
 
-SHALLOW = (
-    "features.conv0.weight",
-    "features.norm0.weight",
-    "features.norm0.bias",
-    "features.norm0.running_mean",
-    "features.norm0.running_var",
-    "classifier.weight",
-    "classifier.bias",
-)
-"""Names of the shallow net's weights, in torchvision's order (``frameworks.*.shallow``)."""
+SHALLOW = "shallow"
+"""The network that training loops are tested on: a DenseNet's beginning and end, with no block."""
 
 
 def shapes(network: str = "densenet121", outputs: int = 14) -> Shapes:
-    """Name and shape of every array of a network in ``NETWORKS``."""
+    """Name and shape of every array of a network in ``NETWORKS``, or of ``SHALLOW``."""
     make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}
-    backbone, channels = make[network]()
+    backbone, channels = (make | {SHALLOW: _shallow})[network]()
     name = head(network)
     return backbone | {f"{name}.weight": (outputs, channels), f"{name}.bias": (outputs,)}
 
 
 def head(network: str) -> str:
     """What torchvision calls the last layer."""
-    return "classifier" if network.startswith("densenet") else "fc"
+    return "fc" if network.startswith("resnet") else "classifier"
 
 
 def outputs_of(network: str, arrays: Mapping[str, np.ndarray]) -> int:
@@ -59,12 +50,8 @@ def outputs_of(network: str, arrays: Mapping[str, np.ndarray]) -> int:
 
 
 def names_by_count(count: int) -> list[str]:
-    """The names of the only known net (the shallow one too) that has so many arrays.
-
-    Raises:
-        ValueError: there is none.
-    """
-    for names in (SHALLOW, *map(shapes, NETWORKS)):
+    """The names of the only known net that has so many arrays; ValueError without one."""
+    for names in map(shapes, (SHALLOW, *NETWORKS)):
         if len(names) == count:
             return list(names)
     raise ValueError(f"a model of {count} arrays is none of {', '.join(NETWORKS)}")
@@ -78,10 +65,15 @@ def _norm(name: str, channels: int) -> Shapes:
     return {f"{name}.{part}": (channels,) for part in ("weight", "bias", *RUNNING)}
 
 
-def _densenet121() -> tuple[Shapes, int]:
+def _shallow() -> tuple[Shapes, int]:
     """All but the head, and the channels that it is given."""
     channels = 2 * GROWTH
     found = _convolution("features.conv0", channels, 3, 7) | _norm("features.norm0", channels)
+    return found, channels
+
+
+def _densenet121() -> tuple[Shapes, int]:
+    found, channels = _shallow()
     for block, layers in enumerate(BLOCKS, start=1):
         for layer in range(1, layers + 1):
             name = f"features.denseblock{block}.denselayer{layer}"

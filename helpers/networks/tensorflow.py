@@ -1,11 +1,9 @@
 """The networks in TensorFlow without Keras, written out because it has no model zoo.
 
-Channels last, as TensorFlow prefers; variables bear torchvision's names, and a network computes
-in the dtype of the images that it is given. Two things have to be spelled out. Padding: ``SAME``
-pads a layer with stride on the right first, and torchvision on both sides; without stride the two
-are one. BatchNorm:
-``fused_batch_norm`` is given the weight of the *new* value in its running averages and keeps the
-unbiased variance, as PyTorch does (Keras does neither).
+Channels last; variables bear torchvision's names, and a network computes in the dtype of the images
+that it is given. ``SAME`` pads a layer with stride on the right first, and torchvision on both
+sides. ``fused_batch_norm`` is given the weight of the *new* value in its running averages and keeps
+the unbiased variance, as PyTorch does.
 """
 
 from collections.abc import Mapping
@@ -29,8 +27,8 @@ def build(
     """A model cannot be cast afterwards, so the weights' dtype is its own."""
     if network == "own":
         return _own(recipe, outputs)
-    made = {"densenet121": DenseNet121, "resnet44": ResNet44, "resnet50": ResNet50}[network]
-    return made(network, arrays, recipe)
+    made = {"densenet121": DenseNet121, "resnet44": ResNet44, "resnet50": ResNet50}
+    return (made | {"shallow": Shallow})[network](network, arrays, recipe)
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
@@ -83,6 +81,14 @@ class Network(tf.Module):
         weight, bias = self.parts[f"{self.head}.weight"], self.parts[f"{self.head}.bias"]
         x = tf.reduce_mean(tf.cast(x, weight.dtype), axis=[1, 2])
         return tf.linalg.matmul(x, weight) + bias
+
+
+class Shallow(Network):
+    """One convolution with BatchNorm, and a classifier."""
+
+    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        x = self.convolution(x, "features.conv0", stride=2, padding=3)
+        return self.classified(self.norm_relu(x, "features.norm0", training))
 
 
 class DenseNet121(Network):

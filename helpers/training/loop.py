@@ -263,8 +263,7 @@ class Loop:
     def _save(self) -> None:
         """Write a checkpoint."""
         framework, replica = self.run.framework, self.notes.replica
-        scaler = getattr(replica, "scaler", None)
-        state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
+        state = framework.dump_optimizer(replica)
         arrays = framework.dump_weights(replica.network)
         self.writer.save(self.history, self.first_step, arrays, state)
 
@@ -277,8 +276,7 @@ class Loop:
         if start.epoch:
             framework.load_weights(replica.network, start.weights)
             framework.set_step(replica, start.epoch * run.recipe.steps)
-            scaler = getattr(replica, "scaler", None)
-            framework.load_optimizer(replica.network, replica.optimizer, start.optimizer, scaler)
+            framework.load_optimizer(replica, start.optimizer)
         self.notes = TrainingNotes(run, replica, self.processes, start.weights)
         with run.others.during("epochs"):
             for number in range(start.epoch, run.recipe.epochs):

@@ -258,10 +258,9 @@ def steps_taken(names: Names, task: str, arrays: Any, state: Any, rates: np.ndar
     how |= {"epochs": 1, "steps": len(rates)}
     with run.recipe.varied(**how, batch_size=len(targets), outputs=14):
         replica = names["make_replica"](framework.shallow(arrays, run.own_devices))
-        scaler = getattr(replica, "scaler", None)
         if state:
             framework.set_step(replica, len(rates) - 1)
-            framework.load_optimizer(replica.network, replica.optimizer, state, scaler)
+            framework.load_optimizer(replica, state)
         names["train_steps"](replica, repeat(batch, steps), steps)
-    state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
+    state = framework.dump_optimizer(replica)
     return [framework.dump_weights(replica.network), state]

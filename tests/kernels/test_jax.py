@@ -167,9 +167,9 @@ def test_a_step_is_compiled_once(cells: Names) -> None:
     replica, part = shallow_replica(cells), cells["run"].valid_part
     loader = cells["make_loader"](cells["run"].train_part, True)
     before = step._cache_size(), evaluate._cache_size()
-    state = framework.dump_optimizer(replica.network, replica.optimizer)
+    state = framework.dump_optimizer(replica)
     for batches in (islice(loader, 2), repeat(next(iter(loader)), 2)):
-        framework.load_optimizer(replica.network, replica.optimizer, state)
+        framework.load_optimizer(replica, state)
         framework.set_step(replica, 3)
         cells["train_steps"](replica, batches, 2)
         cells["predict"](replica, cells["make_loader"](part, False), len(part))

@@ -193,9 +193,9 @@ def test_three_steps_are_one_after_two_that_were_saved(names: Names, optimizer: 
     def steps(arrays: Any, state: Any, count: int) -> tuple[Any, Any]:
         replica = names["make_replica"](names["build_model"]())
         framework.load_weights(replica.network, arrays)
-        framework.load_optimizer(replica.network, replica.optimizer, state)
+        framework.load_optimizer(replica, state)
         names["train_steps"](replica, repeat(batch, count), count)
-        kept = framework.dump_optimizer(replica.network, replica.optimizer)
+        kept = framework.dump_optimizer(replica)
         return framework.dump_weights(replica.network), kept
 
     how = {"optimizer": optimizer, "learning_rate": 1.0, "lr_scaling": "none", "rates": rates}

@@ -47,7 +47,7 @@ def test_names_shapes_and_order_are_torchvisions() -> None:
 
 
 def test_a_net_is_known_by_its_number_of_arrays() -> None:
-    known = [list(shapes.SHALLOW), *(list(shapes.shapes(name)) for name in shapes.NETWORKS)]
+    known = [list(shapes.shapes(name)) for name in (shapes.SHALLOW, *shapes.NETWORKS)]
     assert len({len(names) for names in known}) == len(known)
     for names in known:
         assert shapes.names_by_count(len(names)) == names
