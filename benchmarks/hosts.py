@@ -56,7 +56,6 @@ class Hosts:
     """Hosts that are up, by name, with their addresses."""
 
     addresses: dict[str, str]
-    mbit: float
     environment: dict[str, str]
     """With it `mpiexec` starts processes on all of them."""
     started: list[subprocess.Popen[str]]
@@ -65,14 +64,10 @@ class Hosts:
     def first(self) -> str:
         return next(iter(self.addresses))
 
-    def words(self, host: str, *command: str | Path) -> list[str]:
-        """The command that runs another on a host."""
-        number = list(self.addresses).index(host)
-        return [*_enter(host, cores(number, len(self.addresses))), *map(str, command)]
-
     def start(self, host: str, *command: str | Path, **how: object) -> subprocess.Popen[str]:
         """Begin a command on a host."""
-        words = self.words(host, *command)
+        number = list(self.addresses).index(host)
+        words = [*_enter(host, cores(number, len(self.addresses))), *map(str, command)]
         began = subprocess.Popen(words, env=self.environment, text=True, **how)  # type: ignore[call-overload]
         self.started.append(began)
         return began  # type: ignore[no-any-return]
@@ -111,7 +106,7 @@ def up(count: int, mbit: float = 100.0) -> Iterator[Hosts]:
             for name, address in addresses.items():
                 _add(name, address, bridge, mbit)
             environment = _environment(Path(folder), addresses) | {SPEED: f"{mbit:g}"}
-            yield Hosts(addresses, mbit, environment, started)
+            yield Hosts(addresses, environment, started)
         finally:
             for process in started:  # one that has just begun is not on its host yet
                 process.kill()

@@ -59,17 +59,6 @@ def test_a_link_is_no_faster_than_it_is_said_to_be(two: hosts.Hosts) -> None:
     assert two.environment[hosts.SPEED] == "20"
 
 
-def test_nothing_is_left() -> None:
-    try:
-        with hosts.up(1, mbit=20) as one:
-            sleeping = one.start(one.first, "sleep", "600")
-            assert one.first in names()
-    except hosts.CannotBeHad as error:
-        pytest.skip(str(error))
-    assert sleeping.wait(60) == -9
-    assert one.first not in names()
-
-
 def names() -> str:
     """All namespaces and links there are."""
     lists = (["ip", "netns", "list"], ["ip", "-brief", "link"])

@@ -47,11 +47,7 @@ def test_it_trains(executed: Path, notebook: str) -> None:
     for kind in ("files", "synthetic", "loader"):
         low, middle, high = (found[kind][key] for key in ("low", "images_per_second", "high"))
         assert 0 < low <= middle <= high and len(found[kind]["rounds"]) > 3
-
-
-@pytest.mark.parametrize("notebook", TRAINED)
-def test_linear_scaling_is_what_ran(executed: Path, notebook: str) -> None:
-    found = record.read(executed / f"{notebook}-2x")
+    # Linear scaling is what ran.
     recipe, images = found["recipe"], found["data"]["images"]["train"]
     assert recipe["global_batch_size"] == recipe["batch_size"] * 2
     assert recipe["scaled_learning_rate"] == pytest.approx(recipe["learning_rate"] * 2)

@@ -46,10 +46,9 @@ def prepared(folder: Path, command: str, files: dict[str, bytes]) -> list[str]:
     lay_images(folder / "small")
     for name, content in ({"prepared.json": json.dumps(NOTE).encode()} | files).items():
         (folder / "small" / name).write_bytes(content)
-    words = {
-        "resize": [str(folder / "source"), str(folder / "small"), "--size", "8"],
-    }
-    return ["data-prep", command, *words.get(command, [str(folder / "small")])]
+    if command == "verify":
+        return ["data-prep", command, str(folder / "small")]
+    return ["data-prep", command, str(folder / "source"), str(folder / "small"), "--size", "8"]
 
 
 def manifest(*rows: str) -> dict[str, bytes]:
@@ -60,14 +59,10 @@ def note(**changed: object) -> dict[str, bytes]:
     return {"prepared.json": json.dumps(NOTE | changed).encode()}
 
 
-def text_note(text: str) -> dict[str, bytes]:
-    return {"prepared.json": text.encode()}
-
-
-def pipe(folder: Path, name: str) -> list[str]:
+def pipe(folder: Path) -> list[str]:
     words = prepared(folder, "resize", {})
-    (folder / "small" / name).unlink(missing_ok=True)
-    os.mkfifo(folder / "small" / name)
+    (folder / "small" / "manifest.csv").unlink(missing_ok=True)
+    os.mkfifo(folder / "small" / "manifest.csv")
     return words
 
 
@@ -88,11 +83,9 @@ def void(_: object) -> None:
     """What a change gives back."""
 
 
-NOTES = {
-    "cut short": text_note('{"complete": tr'),
-}
-MANIFESTS = {
-    "zeros, as after a power cut": {"manifest.csv": f"{HEADER}\n".encode() + bytes(200)},
+DAMAGED = {
+    "prepared.json, cut short": ("resize", {"prepared.json": b'{"complete": tr'}),
+    "manifest.csv, zeros": ("verify", {"manifest.csv": f"{HEADER}\n".encode() + bytes(200)}),
 }
 PACKED: dict[str, tuple[Callable[[Path, dict[str, Any]], None], str]] = {
     "a pickle": (
@@ -104,7 +97,7 @@ PACKED: dict[str, tuple[Callable[[Path, dict[str, Any]], None], str]] = {
         "do not match",
     ),
 }
-OTHERS = {
+OTHERS: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "a row that climbs out is not followed": (
         partial(
             prepared,
@@ -117,21 +110,15 @@ OTHERS = {
         partial(prepared, command="resize", files=note(tool="\x1b]0;owned\x07") | manifest()),
         "written with another tool",
     ),
-    "a pipe as manifest": (
-        partial(pipe, name="manifest.csv"),
-        "manifest.csv: .* but a pipe",
-    ),
+    "a pipe as manifest": (pipe, "manifest.csv: .* but a pipe"),
 }
 
 
 def cases() -> Iterator[Case]:
     kept = (f"small/{LABELS}", "small/images/00000003_000.png", "source/images/00000003_000.png")
-    for what, files in NOTES.items():
-        lay = partial(prepared, command="resize", files=files)
-        yield Case(f"prepared.json, {what}", lay, f"damaged.*{AGAIN}", keeps=kept)
-    for what, files in MANIFESTS.items():
-        lay = partial(prepared, command="verify", files=files)
-        yield Case(f"manifest.csv, {what}", lay, f"damaged.*{AGAIN}", keeps=kept)
+    for what, (command, files) in DAMAGED.items():
+        lay = partial(prepared, command=command, files=files)
+        yield Case(what, lay, f"damaged.*{AGAIN}", keeps=kept)
     for what, (change, says) in PACKED.items():
         yield Case(f"packed, {what}", partial(packed, change=change), says, keeps=(LABELS,))
     for what, (other, says) in OTHERS.items():

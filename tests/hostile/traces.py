@@ -36,25 +36,23 @@ def reading(folder: Path, command: str = "summary") -> list[str]:
 
 
 def header(command: str = "summary", /, **changes: Any) -> Lay:
-    """A trace whose header has other values; ``...`` takes one away."""
+    """A trace whose header has other values."""
 
     def lay(folder: Path) -> list[str]:
         file = trace(folder).with_name("t.jsonl")
         first, *rest = file.read_text().splitlines()
-        content = json.loads(first) | changes
-        content = {name: value for name, value in content.items() if value is not ...}
-        file.write_text("\n".join([json.dumps(content), *rest]) + "\n")
+        file.write_text("\n".join([json.dumps(json.loads(first) | changes), *rest]) + "\n")
         return reading(folder, command)
 
     return lay
 
 
-def content(data: bytes, command: str = "summary") -> Lay:
+def content(data: bytes) -> Lay:
     """A trace that is nothing but these bytes."""
 
     def lay(folder: Path) -> list[str]:
         trace(folder).with_name("t.jsonl").write_bytes(data)
-        return reading(folder, command)
+        return reading(folder)
 
     return lay
 
@@ -71,22 +69,20 @@ def line(text: str, command: str = "summary", file: str = "t.jsonl") -> Lay:
     return lay
 
 
-def mark(name: str, command: str, *more: str) -> Lay:
-    def lay(folder: Path) -> list[str]:
-        write(folder / "t", {"gpu0": [1.0] * 4}, marks=((name, 0.0, 3.0, {"epoch": name}),))
-        return [*reading(folder, command), *more]
-
-    return lay
+def escapes(folder: Path) -> list[str]:
+    """A phase whose name has control characters."""
+    write(folder / "t", {"gpu0": [1.0] * 4}, marks=((ESCAPES, 0.0, 3.0, {"epoch": ESCAPES}),))
+    return reading(folder, "plot")
 
 
-def instead(make: Callable[[Path], object], command: str = "summary", file: str = "t.jsonl") -> Lay:
-    """Something else where a file of the trace should be."""
+def instead(make: Callable[[Path], object]) -> Lay:
+    """Something else where the trace should be."""
 
     def lay(folder: Path) -> list[str]:
-        trace(folder)
-        (folder / file).unlink()
-        make(folder / file)
-        return reading(folder, command)
+        file = trace(folder).with_name("t.jsonl")
+        file.unlink()
+        make(file)
+        return reading(folder)
 
     return lay
 
@@ -119,8 +115,6 @@ LEFT_OUT = [
     )
 ]  # fmt: skip
 
-HARMLESS = [
-    Case("trace: escapes in a phase drawn", mark(ESCAPES, "plot"), "^$", 0, KEEPS),
-]  # fmt: skip
+HARMLESS = [Case("trace: escapes in a phase drawn", escapes, "^$", 0, KEEPS)]
 
 CASES = WRONG + LEFT_OUT + HARMLESS
