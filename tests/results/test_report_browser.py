@@ -45,7 +45,7 @@ def test_it_opens_without_a_word_and_without_a_request(tab: browser.Page, addres
         tab.open(address)
         assert tab.said == []
         assert [asked for asked in tab.asked if asked != address and asked != "data:,"] == []
-        assert tab.run("document.querySelectorAll('figure svg').length") >= 6
+        assert tab.run("document.querySelectorAll('figure svg').length") >= 4
         drawn = "[...document.querySelectorAll('canvas')].every(c => c.height > 200)"
         assert tab.run(drawn) and tab.run("document.querySelectorAll('canvas').length") == 1
 
