@@ -23,7 +23,7 @@ from helpers.training.run_state import RunState
 if TYPE_CHECKING:
     from helpers.networks.weights import Weights
     from helpers.training.loop import Loop
-    from helpers.training.notebook_recipe import NotebookRecipe, Part
+    from helpers.training.notebook_recipe import Part
     from helpers.training.setup import Setup
 
 
@@ -40,19 +40,9 @@ class Run(RunState):
     ``recipe`` holds the recipe's settings. ``devices`` are the framework's own device objects of
     this machine, ``on_gpu`` says whether they are GPUs, ``workers`` is the number of loader workers
     for each of them, ``backend`` what joins processes: ``nccl`` between GPUs, else ``gloo``.
-    ``train_part``, ``valid_part`` and ``test_part`` are the images.
+    ``train_part``, ``valid_part`` and ``test_part`` are the images. ``folder`` has what the run
+    leaves: record, trace, weights.
     """
-
-    recipe: NotebookRecipe
-    train_part: Part
-    valid_part: Part
-    test_part: Part
-    devices: tuple[Any, ...]
-    on_gpu: bool
-    workers: int
-    backend: str
-    folder: Path
-    """What the run leaves: record, trace, weights."""
 
     def __init__(
         self, notebook: Path, framework: ModuleType, setup: Setup, devices: tuple[Any, ...]

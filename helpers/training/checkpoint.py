@@ -30,9 +30,6 @@ from helpers.networks.weights import save as save_arrays
 from helpers.record import Run, run_identity
 
 FILE = "checkpoint.safetensors"
-AWAIT_SECONDS = 8.0
-"""What a checkpoint that is being written gets before an interrupt ends its writer; the runner
-waits no longer than ``kernel_processes.GRACE_SECONDS`` for a kernel that it has interrupted."""
 
 
 @dataclass(frozen=True)
@@ -185,13 +182,6 @@ def epochs_in(folder: Path) -> int:
             return len(json.loads((file.metadata() or {})["said"])["history"])
     except (*_UNREADABLE, KeyError):
         return 0
-
-
-def await_epoch(folder: Path, epoch: int, seconds: float = AWAIT_SECONDS) -> None:
-    """Wait until the checkpoint of that epoch, which another thread or process writes, is there."""
-    until = time.monotonic() + seconds
-    while epochs_in(folder) < epoch and time.monotonic() < until:
-        time.sleep(0.05)
 
 
 def remove(folder: Path) -> None:

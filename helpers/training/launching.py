@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import io
 import linecache
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import current_thread, main_thread
 from typing import Any
 
 import gpumon
@@ -36,7 +34,7 @@ def launch(run: RunState, main: Callable[[int, int], Any]) -> Any:
     begin_training(run)
     here, world = rank_info.here(), run.setup.replicas
     try:
-        with out_of_memory.explained(run.setup.recipe.recipe), _interrupt_waits(run):
+        with out_of_memory.explained(run.setup.recipe.recipe):
             if here is not None:
                 return main(here.rank, here.ranks)
 
@@ -46,6 +44,8 @@ def launch(run: RunState, main: Callable[[int, int], Any]) -> Any:
             with run.framework.rendezvous() as environment:
                 started = partial(_replica, run, main, world, _cells())
                 return replicas.run(started, world, heard=heard, environment=environment)[0]
+    except KeyboardInterrupt:
+        raise _interrupted(run) from None
     finally:
         samplers.stop(run.monitor)
 
@@ -122,13 +122,11 @@ def _cells() -> dict[str, Any]:
     }
 
 
-def interrupted(run: RunState) -> Interrupted:
-    """What to raise for an interrupt, once the checkpoint of the printed epoch is there."""
-    printed, epochs = run.lines.printed, run.lines.epochs
-    checkpoint.await_epoch(run.folder, printed)
+def _interrupted(run: RunState) -> Interrupted:
+    done, epochs = checkpoint.epochs_in(run.folder), run.lines.epochs
     return Interrupted(
-        f"training was interrupted after {printed} of {epochs} epochs; run this cell to begin "
-        "it again, or set resume = True and run all cells to continue from the checkpoint"
+        "training was interrupted; run this cell to begin it again, or set resume = True and run "
+        f"all cells to continue after epoch {done} of {epochs}, which has a checkpoint"
     )
 
 
@@ -142,24 +140,5 @@ def ends_in_order(run: RunState) -> Iterator[None]:
             raise
         samplers.stop(run.monitor)
         if type(error) is KeyboardInterrupt:
-            raise interrupted(run) from None
+            raise _interrupted(run) from None
         raise
-
-
-@contextmanager
-def _interrupt_waits(run: RunState) -> Iterator[None]:
-    """An interrupt waits for the checkpoint of the printed epoch; a second one does not."""
-
-    def stop(*_: object) -> None:
-        signal.signal(signal.SIGINT, before)
-        raise interrupted(run)
-
-    before = signal.getsignal(signal.SIGINT)
-    own = current_thread() is main_thread()  # no other thread is interrupted
-    try:
-        if own:
-            signal.signal(signal.SIGINT, stop)
-        yield
-    finally:
-        if own:
-            signal.signal(signal.SIGINT, before)

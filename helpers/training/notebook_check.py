@@ -7,8 +7,7 @@ are computed by rank 0 while the others wait.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from types import SimpleNamespace
@@ -39,10 +38,9 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
     held = run.framework.dump_weights(replica.network)
     rows = [reference_checks.same_weights(held, run.initial.arrays)]
     rows += notebook_coverage.check(run, of, replica.network)
-    walk = _Walk(run, of, replica.network)
     recipe = run.setup.recipe.recipe
     rows += training_loop.check_fairness(
-        walk,
+        lambda trial: run.apart(partial(_walked, run, of, replica.network, trial)),
         devices=run.setup.replicas,
         precision=recipe.precision,
         rule=recipe.rule,
@@ -77,52 +75,40 @@ Taken: TypeAlias = tuple[float, Mapping[str, Any], np.ndarray]
 """The loss of a trial's steps, the weights after them, and the logits of an evaluation."""
 
 
-class _Walk:
-    """Takes a trial's steps with the shallow network, by the notebook's functions."""
+def _walked(run: RunState, of: Functions, network: Any, trial: training_loop.Trial) -> Taken:
+    """Take a trial's steps with the shallow network, by the notebook's functions."""
+    rule = trial.rule
+    with run.recipe.varied(
+        optimizer="adam" if rule.name == "adam" else "sgd",
+        momentum=rule.momentum,
+        weight_decay=rule.weight_decay,
+        learning_rate=1.0,
+        lr_scaling="none",
+        rates=trial.rates,
+        epochs=1,
+        steps=trial.steps,
+        outputs=OUTPUTS,
+        batch_size=len(trial.shares[0][0]),
+    ):
+        other = of.make_replica(notebook_coverage.shallow(run, trial.weights, network))
+        batch, count = _batch(run, trial.shares)
+        # From the second epoch on training follows an evaluation: it has to switch back.
+        of.predict(other, [batch], count)
+        loss = of.train_steps(other, repeat(batch, trial.steps), trial.steps)
+        logits = np.asarray(of.predict(other, [batch], count))
+        # After the evaluation, like a checkpoint: it may share BatchNorm's statistics.
+        return loss, run.framework.dump_weights(other.network), logits
 
-    def __init__(self, run: RunState, of: Functions, network: Any) -> None:
-        self.run, self.of, self.network = run, of, network
 
-    def __call__(self, trial: training_loop.Trial) -> Taken:
-        return self.run.apart(partial(self._take, trial))
-
-    def _take(self, trial: training_loop.Trial) -> Taken:
-        run, rule = self.run, trial.rule
-        name = "adam" if rule.name == "adam" else "sgd"
-        with run.recipe.varied(
-            optimizer=name,
-            momentum=rule.momentum,
-            weight_decay=rule.weight_decay,
-            learning_rate=1.0,
-            lr_scaling="none",
-            rates=trial.rates,
-            epochs=1,
-            steps=trial.steps,
-            outputs=OUTPUTS,
-            batch_size=len(trial.shares[0][0]),
-        ):
-            network = notebook_coverage.shallow(run, trial.weights, self.network)
-            other = self.of.make_replica(network)
-            batch, count = self._batch(trial.shares)
-            # From the second epoch on training follows an evaluation: it has to switch back.
-            self.of.predict(other, [batch], count)
-            loss = self.of.train_steps(other, repeat(batch, trial.steps), trial.steps)
-            logits = np.asarray(self.of.predict(other, [batch], count))
-            # After the evaluation, like a checkpoint: it may share BatchNorm's statistics.
-            return loss, run.framework.dump_weights(other.network), logits
-
-    def _batch(self, shares: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[Any, int]:
-        """This process's shares as a batch of the notebook's loader, and the images of all."""
-        run = self.run
-        own = len(shares) // run.loop.processes
-        mine = shares[run.rank * own : (run.rank + 1) * own]
-        # The reference's images are grey; a loop that trains on RGB gets that plane three times.
-        planes = run.images.planes
-        pixels = np.concatenate([share.repeat(planes, axis=3) for share, _ in mine])
-        targets = np.concatenate([targets for _, targets in mine])
-        numbers = run.rank * len(pixels) + np.arange(len(pixels))
-        count = sum(len(share) for share, _ in shares)
-        return run.framework.as_loaded(pixels, targets, numbers), count
+def _batch(run: RunState, shares: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[Any, int]:
+    """This process's shares as a batch of the notebook's loader, and the images of all."""
+    own = len(shares) // run.loop.processes
+    mine = shares[run.rank * own : (run.rank + 1) * own]
+    # The reference's images are grey; a loop that trains on RGB gets that plane three times.
+    pixels = np.concatenate([share.repeat(run.images.planes, axis=3) for share, _ in mine])
+    targets = np.concatenate([targets for _, targets in mine])
+    numbers = run.rank * len(pixels) + np.arange(len(pixels))
+    return run.framework.as_loaded(pixels, targets, numbers), sum(len(share) for share, _ in shares)
 
 
 def _exact(run: RunState, of: Functions) -> Any:
@@ -196,16 +182,10 @@ def _build(run: RunState, of: Functions) -> Callable[[Mapping[str, np.ndarray]],
     """The notebook's ``build_model`` with other initial weights."""
 
     def build(arrays: Mapping[str, np.ndarray]) -> Any:
-        with _initial(run, arrays):
+        before, run.other_arrays = run.other_arrays, arrays
+        try:
             return of.build_model()
+        finally:
+            run.other_arrays = before
 
     return build
-
-
-@contextmanager
-def _initial(run: RunState, arrays: Mapping[str, np.ndarray]) -> Iterator[None]:
-    before, run.other_arrays = run.other_arrays, arrays
-    try:
-        yield
-    finally:
-        run.other_arrays = before

@@ -22,8 +22,6 @@ BY_HAND = "interactive"
 """The folder under ``runs/`` of runs outside an experiment."""
 MOST_WARMUP = 1e9
 """Epochs; what a batch's journal can say."""
-MOST_DIGITS = 1000
-"""The most digits of a number; Python reads no more than 4300."""
 NUMBERS: Mapping[str, tuple[int, int, tuple[str, ...]]] = {
     "seed": (0, 2**31 - 1, ()),
     "repeats": (1, 2**31 - 1, ()),
@@ -132,11 +130,10 @@ def default_workers(devices: Devices, nodes: int = 1, virtual: bool = True) -> i
 
 def whole(value: int | str) -> int | None:
     """The whole number a user gave, as a number or as text; None if it is none, as ``true``."""
-    text = str(value).strip()
-    digits = text.removeprefix("-")
-    if isinstance(value, bool) or not (digits.isascii() and digits.isdigit()):
+    try:
+        return None if isinstance(value, bool) else int(str(value))
+    except ValueError:
         return None
-    return int(text) if len(digits) < MOST_DIGITS else None
 
 
 def epochs_of_warmup(value: float | str) -> float | str:

@@ -4,7 +4,6 @@ import math
 import os
 import pickle
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -238,28 +237,3 @@ def test_a_disk_that_is_full_is_an_error_and_leaves_the_one_before(
     with pytest.raises(OSError, match="No space"):
         writer.close()
     assert begin(tmp_path, resume=True).epoch == 1
-
-
-def test_an_interrupt_waits_for_the_epoch_that_was_told(tmp_path: Path) -> None:
-    """A line is printed as soon as its checkpoint is on the way: interrupted then, it was lost."""
-    run = run_in(tmp_path)
-    writer = checkpoint.Writer(checkpoint.begin(run, INITIAL, resume=False))
-    began = threading.Event()
-    save = checkpoint.save_arrays
-
-    def slowly(*given: Any) -> None:
-        began.set()
-        time.sleep(0.3)
-        save(*given)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint, "save_arrays", slowly)
-        writer.save([ROW], 1.0, INITIAL, {})
-        began.wait()
-        assert checkpoint.epochs_in(tmp_path) == 0
-        checkpoint.await_epoch(tmp_path, 1)
-        assert checkpoint.epochs_in(tmp_path) == 1
-        started = time.monotonic()
-        checkpoint.await_epoch(tmp_path, 2, seconds=0.1)  # nobody writes it
-        assert time.monotonic() - started < 5
-    writer.close()
