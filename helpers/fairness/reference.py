@@ -197,14 +197,25 @@ def after_conv0(arrays: Mapping[str, np.ndarray], grey: np.ndarray) -> np.ndarra
 
 def shallow_logits(arrays: Mapping[str, np.ndarray], grey: np.ndarray) -> np.ndarray:
     """The shallow net's logits, float64 (N, 14), of grey images (N, H, W, 1) in evaluation mode."""
-    names = ("weight", "bias", "running_mean", "running_var")
-    scale, offset, mean, variance = (
-        arrays[f"features.norm0.{name}"].astype(np.float64)[:, None, None] for name in names
+    mean, variance = (
+        arrays[f"features.norm0.running_{name}"].astype(np.float64)[:, None, None]
+        for name in ("mean", "var")
+    )
+    return _pooled_and_logits(arrays, after_conv0(arrays, grey), mean, variance)[1]
+
+
+def _pooled_and_logits(
+    arrays: Mapping[str, np.ndarray], values: np.ndarray, mean: np.ndarray, variance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the shallow net's last layer gets of the first convolution's output, and gives."""
+    scale, offset = (
+        arrays[f"features.norm0.{name}"].astype(np.float64)[:, None, None]
+        for name in ("weight", "bias")
     )
     deviation = np.sqrt(variance + RECIPES["chexnet"].bn_epsilon)
-    normal = (after_conv0(arrays, grey) - mean) / deviation * scale + offset
-    pooled = np.maximum(normal, 0).mean(axis=(2, 3))
-    return pooled @ arrays["classifier.weight"].T.astype(np.float64) + arrays["classifier.bias"]
+    pooled = np.maximum((values - mean) / deviation * scale + offset, 0).mean(axis=(2, 3))
+    weight = arrays["classifier.weight"].T.astype(np.float64)
+    return pooled, pooled @ weight + arrays["classifier.bias"]
 
 
 def classifier_gradient(grey: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -216,13 +227,7 @@ def classifier_gradient(grey: np.ndarray, targets: np.ndarray) -> np.ndarray:
     arrays = shallow_arrays()
     values = after_conv0(arrays, grey)
     mean, variance = (of(values, axis=(0, 2, 3), keepdims=True) for of in (np.mean, np.var))
-    scale, offset = (
-        arrays[f"features.norm0.{name}"].astype(np.float64)[:, None, None]
-        for name in ("weight", "bias")
-    )
-    deviation = np.sqrt(variance + RECIPES["chexnet"].bn_epsilon)
-    pooled = np.maximum((values - mean) / deviation * scale + offset, 0).mean(axis=(2, 3))
-    logits = pooled @ arrays["classifier.weight"].T.astype(np.float64) + arrays["classifier.bias"]
+    pooled, logits = _pooled_and_logits(arrays, values, mean, variance)
     if targets.ndim == 1:
         likely = np.exp(logits - logits.max(axis=1, keepdims=True))
         error = likely / likely.sum(axis=1, keepdims=True) - np.eye(logits.shape[1])[targets]

@@ -1,9 +1,8 @@
 """Fairness checks of the finished training: its learning rates, its steps and its images.
 
-The training-loop check gives a notebook's loop rates and batches. The checks here compare what the
-processes noted while they trained (``helpers.training.observer``) with the recipe. A notebook may
-train something else on purpose: most checks then give the verdict *different*, and name the
-difference.
+What the processes noted while they trained (``helpers.training.training_notes``) is compared with
+the recipe. A notebook may train something else on purpose: most checks then give the verdict
+*different*, and name the difference.
 """
 
 from __future__ import annotations

@@ -67,9 +67,8 @@ OF_THEIR_OWN = {"momentum": reference.LATE, "adam": reference.EPSILON_FIRST}
 class Trial:
     """What a notebook's training loop is to do for the check, whatever its recipe says.
 
-    ``weights`` are those of ``framework.shallow``. ``shares`` holds a batch for each device, as
-    ``helpers.training.world.Share``; a step at each of ``rates`` is to be taken on the same
-    batches, by ``rule``.
+    ``weights`` are those of ``framework.shallow``; a step at each of ``rates`` is to be taken by
+    ``rule`` on the same ``shares``, a batch for each device.
     """
 
     weights: Arrays
