@@ -160,15 +160,7 @@ def running_statistics(
     when: str,
     norms: Mapping[str, int],
 ) -> list[Check]:
-    """Running mean and variance of ``norms`` against the reference's, the worst layer of each.
-
-    Args:
-        found: arrays by torchvision's names.
-        known: the reference's, by the same names.
-        threshold: of the relative difference.
-        when: ends the checks' names.
-        norms: of each, the pixels of its input a side (``reference.KEPT``).
-    """
+    """Running mean and variance of ``norms`` against the reference's, the worst layer of each."""
     means, unbiased, biased = [], [], []
     kept = (1 - RECIPES["chexnet"].bn_momentum) ** steps
     for norm, side in norms.items():

@@ -79,13 +79,7 @@ def evaluate(
     Whole groups are drawn, as many as there are and with replacement, because a group's images
     resemble each other; an image that stands alone is a group. All shares are computed from the
     same draws; the interval is the percentile one, as that of an AUC, but for shares of 0 and 1.
-
-    Args:
-        targets: (images,) of whole numbers, each image's class.
-        scores: (images, classes), logits or probabilities: only their order counts.
-        groups: which each image is of.
-        names: of the classes.
-        sample: a hash of which images these are, to be updated.
+    ``targets`` are the classes' numbers (images,), ``scores`` logits (images, classes).
 
     Raises:
         ValueError: the shapes do not fit, or a score is NaN or infinite.

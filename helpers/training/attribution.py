@@ -31,14 +31,7 @@ def attribute(
 ) -> dict[str, Any]:
     """The record's section ``attribution``: shares of an epoch, and the sentence.
 
-    Args:
-        content: the record, with the sections ``epochs``, ``training``, ``files``, ``synthetic``,
-            ``loader`` and, with more than one device, ``no_allreduce``. By its ``cluster`` the
-            all-reduce between real machines is a network.
-        devices: how to name the devices in the sentence, e.g. "2 CPU devices".
-        way_out: what to change where the loader is the limit (``loader_advice.first_change``).
-        resumed_after: epochs of another process, which are left out if there are more.
-        replicas: how many devices trained; of several, ``no_allreduce`` may be impossible.
+    The epochs up to ``resumed_after`` are another process's and left out if there are more.
     """
     history = content["epochs"]
     own = history[resumed_after:]

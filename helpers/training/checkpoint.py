@@ -85,12 +85,7 @@ class Writer:
         weights: Mapping[str, np.ndarray],
         optimizer: Mapping[str, np.ndarray],
     ) -> None:
-        """Write a checkpoint while the caller continues; the caller must not use the arrays again.
-
-        Args:
-            history: the rows of the epochs that are done.
-            optimizer: from the framework module's ``dump_optimizer``.
-        """
+        """Write a checkpoint while the caller continues, who must not use the arrays again."""
         start, of = time.perf_counter(), self._begin
         self.close()
         arrays = {f"weights/{name}": array for name, array in weights.items()}

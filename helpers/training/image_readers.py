@@ -32,9 +32,6 @@ COLUMNS = ("image", "path", "row", "group")
 def open_images(recipe: Recipe, folder: Path | None) -> Reader:
     """The recipe's reader of a folder, checked; opened once, until something changes there.
 
-    Args:
-        folder: None where a custom reader brings its images.
-
     Raises:
         DataError, UserError: in one line, what is wrong with the folder or with the own code.
     """

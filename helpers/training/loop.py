@@ -107,7 +107,8 @@ class Loop:
         when = "in the test" if name == "test" else f"in the validation of epoch {self._epoch}"
         self.evaluation = EvaluationNotes(lambda: self.notes.look(when))
         if name == "train":
-            self.notes.begin(self._epoch, keep=self._epoch in self._kept)
+            kept = run.start.epoch + 1, run.recipe.epochs  # the epochs of which crops are kept
+            self.notes.begin(self._epoch, keep=self._epoch in kept)
         try:
             with (
                 launching.ends_in_order(run),
@@ -254,11 +255,6 @@ class Loop:
         """Take these rows into the fairness check, and record it."""
         self.fairness = self.fairness.updated(checks, seconds)
         self.run.tell(notebook_run.add, "fairness", self.fairness.as_record())
-
-    @property
-    def _kept(self) -> tuple[int, int]:
-        """The epochs of which crops are kept."""
-        return self.run.start.epoch + 1, self.run.recipe.epochs
 
     def _save(self) -> None:
         """Write a checkpoint."""

@@ -21,10 +21,6 @@ def draws(groups: np.ndarray, sample: Any) -> Iterator[np.ndarray]:
     From the generator's raw numbers, which NumPy promises never to change; what it makes of them
     (``integers``, ``choice``) may differ between versions. Taking the remainder favours no group
     by more than one in 10^14.
-
-    Args:
-        groups: the number of each image's group, from 0.
-        sample: a hash.
     """
     count = int(groups.max()) + 1
     for chosen in np.random.PCG64(0).random_raw((RESAMPLES, count)) % count:

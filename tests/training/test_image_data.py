@@ -1,6 +1,5 @@
 """Images of every reader, as a run sees them."""
 
-import csv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -225,21 +224,6 @@ def test_the_real_set_is_taken_where_it_is(small_sets: Path) -> None:
     assert image_folders.data_folder(lookup("demo")) == small_sets / "demo-small-2-38"
 
 
-def test_without_size_keys_the_images_keep_theirs(tmp_path: Path) -> None:
-    synthetic_shapes.generate_imagefolder(tmp_path / "set", images=120, size=64, progress=False)
-    data_prep.resize_folder(
-        tmp_path / "set",
-        tmp_path / "small",
-        size=50,
-        reader="imagefolder",
-        channels=3,
-        progress=False,
-    )
-    text = FOLDERS.replace("resnet50", "resnet44") + "batch_size = 4\n"
-    images = load(recipe_of(tmp_path, text), tmp_path / "small")
-    assert (images.recipe.image_size, images.recipe.crop) == (50, 50)
-
-
 def of_own(code: str = READER, text: str = OWN, **given: Any) -> Callable[[Path], object]:
     return lambda folder: load(recipe_of(folder, text, code), **given)
 
@@ -336,24 +320,3 @@ def test_bad_images_are_one_line(name: str, tmp_path: Path) -> None:
     with pytest.raises((UserError, DataError), match=said) as caught:
         bad(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-def test_left_out_images_keep_their_places_in_an_array(tmp_path: Path) -> None:
-    """Rows with uncertain labels are skipped, and the rest is read where it lies."""
-    data_prep_tools.make_table(tmp_path / "set", images=80, size=64)
-    data_prep.resize_folder(
-        tmp_path / "set", tmp_path / "small", size=40, reader="table", progress=False
-    )
-    data_prep.pack_folder(tmp_path / "small", tmp_path / "packed", progress=False)
-    text = '[data]\nreader = "table"\ncolor_mode = "grayscale"\nimage_size = 40\ncrop = 36\n'
-    text += 'uncertain = "ignore"\n'
-    recipe = recipe_of(tmp_path, text + "[train]\nbatch_size = 4\n")
-    files, packed = load(recipe, tmp_path / "small"), load(recipe, tmp_path / "packed")
-    assert packed.format == "packed"
-    parts = (packed.train, packed.valid, packed.test)
-    assert sum(map(len, parts)) < 80
-    with (tmp_path / "small" / "labels.csv").open(newline="") as file:
-        lines = {line["image"]: line for line in csv.DictReader(file)}
-    for one, other in zip(files.train.itertuples(), packed.train.itertuples(), strict=True):
-        assert one.image == other.image and "-1" not in lines[one.image].values()
-        assert np.array_equal(files.read(one.row), packed.read(other.row))
