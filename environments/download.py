@@ -11,7 +11,6 @@ Exit code: 0 all files are there, 2 a download failed, or there is a mistake in 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -40,19 +39,6 @@ def fetch(path: Path, variants: dict[str, str]) -> None:
             raise environment.BuildError(f"{lock.name}: {error}") from None
 
 
-def what_next(path: Path, variants: dict[str, str]) -> str:
-    """Describe the folder's contents and the next step."""
-    files = [file for file in path.iterdir() if file.is_file()]
-    size = sum(file.stat().st_size for file in files) / 1e6
-    held = ", ".join(f"{kernel} ({variant})" for kernel, variant in variants.items())
-    shown = os.path.relpath(path, ROOT) if path.is_relative_to(ROOT) else path
-    return (
-        f"{shown}/: {len(files)} files, {size:,.1f} MB, for {held}.\n"
-        "Copy it and this checkout to the machine without a network, and run there:\n"
-        f'  make envs ARGS="--offline {path.name if path.is_relative_to(ROOT) else path}"'
-    )
-
-
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="download.py", description=(__doc__ or "").split("\n")[0], allow_abbrev=False
@@ -74,7 +60,10 @@ def main(arguments: list[str]) -> int:
         build.make_small(VENVS / ".tools", lambda: maker)
         fetch(path, variants)
         kernels.write_json(path / offline.INDEX, variants)
-        print(what_next(path, variants))
+        shown = path.name if path.is_relative_to(ROOT) else path
+        held = ", ".join(f"{kernel} ({variant})" for kernel, variant in variants.items())
+        print(f"{shown}: packages for {held}. Copy it and this checkout to the machine without a")
+        print(f'network, and run there:\n  make envs ARGS="--offline {shown}"')
         return 0
 
     return build.alone(work, "download.py")

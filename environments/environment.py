@@ -50,27 +50,19 @@ def stamp(kernel: str, machine: kernels.Machine) -> dict[str, str]:
     project is installed again. Its Python files are used where they are.
     """
     kind = kernels.variant(kernel, machine)
-    parts = [kernels.lock_of(kernel, kind), Path(sources.__file__)]
-    parts += [
-        HERE / "tools.txt",
-        HERE / "pillow-simd.txt",
-        HERE / "pillow-stand-in" / "pyproject.toml",
-    ]
-    parts += [HERE / "chainercv.txt"] * (kernel == "chainer")
-    parts += [HERE / "horovod-source.txt"] * (kernel == "horovod")
+    names = ["tools.txt", "pillow-simd.txt", "pillow-stand-in/pyproject.toml"]
+    names += ["chainercv.txt"] * (kernel == "chainer")
+    names += ["horovod-source.txt"] * (kernel == "horovod")
+    parts = [kernels.lock_of(kernel, kind), Path(sources.__file__), *(HERE / n for n in names)]
     recipe = hashlib.sha256(f"{ROOT} {kind} {python311.VERSION} {inspect.getsource(make)}".encode())
     # The instruction set and the presence of a compiler decide which package replaces Pillow.
     recipe.update(f"{sources.instruction_set()} {bool(sources.compiler())}".encode())
     for part in parts:
         recipe.update(part.read_bytes())
     project = hashlib.sha256(inspect.getsource(editable_wheels).encode())
-    for part in [
-        ROOT / "pyproject.toml",
-        *sorted(ROOT.glob("setup.py")),
-        *sorted(ROOT.glob("gpumon/pyproject.toml")),
-        *sorted(ROOT.glob("*/*.c")),
-    ]:
-        project.update(part.read_bytes())
+    for pattern in ("pyproject.toml", "setup.py", "gpumon/pyproject.toml", "*/*.c"):
+        for part in sorted(ROOT.glob(pattern)):
+            project.update(part.read_bytes())
     return {"recipe": recipe.hexdigest(), "project": project.hexdigest()}
 
 

@@ -125,19 +125,6 @@ def test_header_variants(tmp_path: Path, header: str) -> None:
     assert parse_label_file(file)["Mass"].tolist() == [1, 0]
 
 
-def test_row_variants(tmp_path: Path) -> None:
-    first_release = "a.png,Pleural Thickening|Infiltrate,0,1,058Y,M,PA,2500,2048,0.168,0.168,"
-    file = write(tmp_path, first_release, "", row("b.png"), header=HEADER + ",")
-    table = parse_label_file(file)
-    assert [name for name in FINDINGS if table[name].iloc[0]] == [
-        "Infiltration",
-        "Pleural_Thickening",
-    ]
-    windows = tmp_path / "w.csv"
-    windows.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
-    assert parse_label_file(windows).equals(table)
-
-
 def test_folder_errors_exit_2(tmp_path: Path) -> None:
     assert "does not exist" in the_line(command("verify", "--quick", tmp_path / "nowhere"))
     assert "no label file" in the_line(command("verify", "--quick", tmp_path))

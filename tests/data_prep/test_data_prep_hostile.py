@@ -66,15 +66,6 @@ def test_the_row_of_the_bad_image_goes_and_no_other(tmp_path: Path, odd: str) ->
     assert kept.read_bytes().decode() == text.replace(f"{bad}\n", "")
 
 
-@pytest.mark.parametrize("name", ["x" * 251 + ".png", os.fsdecode(b"\xff.png")])
-def test_good_images_with_odd_names_are_made(tmp_path: Path, name: str) -> None:
-    (tmp_path / "in").mkdir()
-    Image.fromarray(RAMP).save(tmp_path / "in" / name)
-    (tmp_path / "in" / "bad\x1b[2J.png").write_bytes(b"")
-    made = quiet(tmp_path / "in", tmp_path / "small")
-    assert made["written"] == 1 and (tmp_path / "small" / name).is_file()
-
-
 # --- Pixels ----------------------------------------------------------------------------------
 
 

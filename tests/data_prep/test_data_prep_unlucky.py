@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 import subprocess
 import sys
 import tarfile
@@ -66,20 +65,6 @@ def test_a_folder_whose_name_is_not_text_is_a_folder(tmp_path: Path) -> None:
     pack_folder(odd / "small", odd / "packed", progress=False)
     assert not verify_folder(odd / "small", progress=False).problems
     assert not verify_folder(odd / "packed", progress=False).problems
-
-
-def test_an_interrupt_from_the_start_is_one_line(tmp_path: Path) -> None:
-    """Half a second passed in the modules it loads, and what came then was a traceback."""
-    make_folder(tmp_path / "mine")
-    (tmp_path / "numpy.py").write_text(f"import os; os.kill(os.getpid(), {signal.SIGINT.value})\n")
-    done = subprocess.run(
-        [*RESIZE, tmp_path / "mine", tmp_path / "small"],
-        capture_output=True,
-        text=True,
-        env={**HERE, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-    )
-    assert done.returncode == 130
-    assert "Traceback" not in done.stderr and "interrupted; finished images are kept" in done.stderr
 
 
 # --- nih -------------------------------------------------------------------------------------

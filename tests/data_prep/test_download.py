@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import random
-import ssl
 from pathlib import Path
 
 import pytest
@@ -79,21 +77,3 @@ def test_a_users_own_label_file_is_never_removed(tmp_path: Path, server: Server)
     with pytest.raises(DataError, match="no column 'Image Index'"):
         fetch(listing, server, tmp_path / "small", labels=own)
     assert own.read_bytes() == PORTAL
-
-
-def test_a_damaged_record_of_tls_is_a_broken_line(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = random.Random(4).randbytes(300_000)
-    (server.folder / "x").write_bytes(data)
-    read, broken = http.client.HTTPResponse.read1, [True]
-
-    def first_breaks(answer: http.client.HTTPResponse, size: int) -> bytes:
-        received = read(answer, size)
-        if broken and broken.pop():
-            raise ssl.SSLError("decryption failed or bad record mac")
-        return received
-
-    monkeypatch.setattr(http.client.HTTPResponse, "read1", first_breaks)
-    assert download(RemoteFile("x", f"{server.url}/x"), tmp_path).read_bytes() == data
-    assert len(server.asked) == 2

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from data_prep_tools import command, the_line
 from test_imagefolder import picture
 
 from data_prep import DataError
-from data_prep.catalog import part_notes
 from data_prep.readers import imagefolder
 
 
@@ -146,17 +144,6 @@ def test_what_a_part_cannot_measure_is_said_before_training(tmp_path: Path) -> N
     done = command("verify", alone, "--reader", "imagefolder", "--num-workers", 1)
     assert done.returncode == 1
     assert "PROBLEM: has only the class 'cat': give images of at least two" in done.stdout
-
-
-def test_findings_that_are_nowhere_or_everywhere() -> None:
-    here = np.array([[1, 1], [0, 1]])
-    notes = part_notes(("a", "b"), {"train": here, "test": 1 - here})
-    assert [note.partition(";")[0] for note in notes] == [
-        "train has no negative image of b, so it cannot be learned",
-        "test has no positive image of b, so its AUC cannot be measured",
-    ]
-    many = part_notes([f"c{at}" for at in range(1000)], {"valid": np.array([999])})
-    assert "no image of c0, c1, c2, c3, c4 and 994 more, so" in many[0]
 
 
 def test_the_class_is_in_the_path(tmp_path: Path) -> None:

@@ -43,17 +43,6 @@ def test_grey_gives_pillows_pixels(
     assert pixels.flags.writeable
 
 
-def test_the_fast_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("simplejpeg")
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("Pillow was asked")
-
-    data = jpeg(cloud(20, 30))
-    monkeypatch.setattr(Image, "open", refuse)
-    assert decode_grey(data, "x.jpg").shape == (20, 30)
-
-
 @pytest.mark.parametrize("planes", [(), (3,)])
 def test_damage_that_pillow_reads_as_one_grey_is_refused(planes: tuple[int, ...]) -> None:
     pytest.importorskip("simplejpeg")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -93,17 +92,6 @@ def test_a_folder_that_is_not_complete_is_looked_at_byte_for_byte(
         file.truncate(file.seek(-70, os.SEEK_END))  # in the middle of the last row
     assert quiet(source, small)["written"] == 3
     assert digest(small) == before
-
-
-def test_a_source_may_grow(tmp_path: Path, source: Path, small: Path) -> None:
-    more = make_folder(tmp_path / "more", patients=14)
-    shutil.copy(more / "Data_Entry_2017.csv", source)
-    for patient in (13, 14):
-        for file in (more / "images").glob(f"{patient:08d}_*"):
-            shutil.copy(file, source / "images")
-    again = quiet(source, small)
-    assert (again["written"], again["skipped"], again["images"]) == (4, 24, 28)
-    assert same_as_new(source, small)
 
 
 def test_another_source_is_refused(tmp_path: Path, source: Path, small: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import re
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -114,10 +113,3 @@ def test_prepared_and_packed_folders(tmp_path: Path) -> None:
         assert "3 of 40 images sampled" in command(*words).stdout
         page = Page(tmp_path / f"{name}-preview.html")
         assert ["8 x 8", "3"] in page.rows
-
-
-def test_it_says_what_cannot_be_measured(folder: Path, tmp_path: Path) -> None:
-    shutil.rmtree(folder / "test" / "dog")
-    command("preview", folder, *FOLDER, "--output", tmp_path / "p.html")
-    said = Page(tmp_path / "p.html").sections["What cannot be learned or measured"]
-    assert "test has no image of dog, so its accuracy cannot be measured" in said

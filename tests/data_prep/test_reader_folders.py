@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_prep_tools import MAKERS, QUIET, command, digest, make_folder, make_table, the_line
+from data_prep_tools import MAKERS, QUIET, command, digest, make_table, the_line
 from PIL import Image
 
 from data_prep import DataError, is_complete, manifest, open_reader, pack_folder, resize_folder
@@ -145,33 +145,6 @@ def test_an_unreadable_image_is_left_out_with_its_row(tmp_path: Path) -> None:
     assert len(reader) == 59 and f"train/disc/{bad.name}" not in reader.catalog.images
     with (tmp_path / "small" / "rejected.csv").open() as file:
         assert [row["image"] for row in csv.DictReader(file)] == [f"train/disc/{bad.name}"]
-
-
-def test_names_that_would_clash_in_the_table(tmp_path: Path) -> None:
-    """A finding may be called as a column of ours is."""
-    (tmp_path / "set").mkdir()
-    for at in range(20):
-        Image.new("L", (4, 4), at).save(tmp_path / "set" / f"{at}.png")
-    rows = "".join(f"{at}.png,{at % 2},1,p{at}\n" for at in range(20))
-    (tmp_path / "set" / "list.csv").write_text(f"path,group,file,who\n{rows}")
-    mapping = {"file": "list.csv", "path": "path", "findings": ["group", "file"], "group": "who"}
-    options = {"options": {"table": mapping}, "reader": "table"}
-    resize_folder(tmp_path / "set", tmp_path / "small", size=8, **options, **QUIET)  # type: ignore[arg-type]
-    reader = open_reader("table", tmp_path / "small")
-    assert reader.classes == ("group", "file")
-    assert reader.targets[:, 0].tolist() == [0, 1] * 10 and reader.targets[:, 1].all()
-    assert reader.catalog.groups is not None and reader.catalog.groups[7] == "p7"
-
-
-def test_the_nihs_folders_keep_colour_too(tmp_path: Path) -> None:
-    source = make_folder(tmp_path / "set")
-    for file in (source / "images").iterdir():
-        Image.new("RGB", (16, 16), (200, 30, 30)).save(file)
-    words = ("resize", source, tmp_path / "small", "--size", 8, "--rgb", "--reader", "nih")
-    assert command(*words, "--num-workers", 1).returncode == 0
-    assert not (tmp_path / "small" / "labels.csv").exists()
-    assert open_reader("nih", tmp_path / "small").read(0)[0, 0].tolist() == [200, 30, 30]
-    assert command("verify", tmp_path / "small", "--num-workers", 1).returncode == 1  # all alike
 
 
 # --- Generated sets ----------------------------------------------------------------------------

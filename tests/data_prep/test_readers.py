@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from data_prep_tools import MAKERS, make_folder
-from PIL import Image
 
 import data_prep
 from data_prep import DataError, open_reader
@@ -41,14 +40,6 @@ def test_what_every_reader_gives(tmp_path: Path, name: str, channels: int) -> No
     assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
     again = pickle.loads(pickle.dumps(reader))  # as a loader's worker gets it
     assert np.array_equal(again.read(1), reader.read(1))
-
-
-def test_grey_and_colour_are_of_the_same_picture(tmp_path: Path) -> None:
-    MAKERS["cifar10"](tmp_path)
-    colour = open_reader("cifar10", tmp_path).read(5)
-    grey = open_reader("cifar10", tmp_path, channels=1).read(5)
-    assert np.ptp(colour.astype(int), axis=2).max() > 20  # it has colour
-    assert np.array_equal(grey[..., 0], np.asarray(Image.fromarray(colour).convert("L")))
 
 
 def as_table(folder: Path) -> dict[str, Any]:
@@ -150,14 +141,6 @@ def test_a_group_in_two_published_parts_is_refused() -> None:
     published = np.array([0, 0, 2], dtype=np.int8)
     with pytest.raises(DataError, match="the group p1 is in both train and test"):
         split_catalog(catalog([0] * 3, parts=published, groups=["p1", "p2", "p1"]))
-
-
-def test_groups_stay_together_when_validation_is_split_off() -> None:
-    groups = [f"p{at // 5}" for at in range(200)]
-    published = np.array([0] * 150 + [2] * 50, dtype=np.int8)
-    found = split_catalog(catalog([0] * 200, parts=published, groups=groups))
-    assert not {groups[i] for i in found["train"]} & {groups[i] for i in found["valid"]}
-    assert 0 < len(found["valid"]) < 150
 
 
 # --- Somebody's own ----------------------------------------------------------------------------

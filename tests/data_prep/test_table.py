@@ -89,15 +89,6 @@ def test_one_column_of_classes(tmp_path: Path) -> None:
     assert ordered.classes == ("dog", "cat", "fox") and ordered.labels.tolist() == [0, 1, 0]
 
 
-def test_words_for_the_values(tmp_path: Path) -> None:
-    mapping = {"file": "list.csv", "path": "p", "findings": ["x"]}
-    text = "p,x\na,Yes\nb,FALSE\nc,-1\nd,nan\ne, \n"
-    found = read(tmp_path, mapping, list_csv=text)
-    assert found.labels[:, 0].tolist() == [1, 0, UNCERTAIN, MISSING, MISSING]
-    with pytest.raises(DataError, match=r"line 3, column 'x': '\?' is none of 1, 1\.0, true"):
-        read(tmp_path, mapping, list_csv="p,x\na,1\nb,?\n")
-
-
 @pytest.mark.parametrize(
     ("cell", "file", "is_found"),
     [
@@ -146,15 +137,6 @@ def test_a_mapping_in_another_place(tmp_path: Path) -> None:
     assert "the mapping of columns is missing" in the_line(command(*words, tmp_path / "other"))
 
 
-def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
-    """Excel and Windows' editor write one in front of a text in UTF-8."""
-    Image.new("L", (4, 4)).save(tmp_path / "a.png")
-    (tmp_path / "list.csv").write_text("Path,Mass\na.png,1\n", encoding="utf-8-sig")
-    mapping = 'file = "list.csv"\npath = "Path"\nfindings = ["Mass"]\n'
-    (tmp_path / "table.toml").write_text(mapping, encoding="utf-8-sig")
-    assert table.catalog(tmp_path).images == ["a.png"]
-
-
 def picture(file: Path, grey: int = 0) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     Image.new("L", (4, 4), grey).save(file)
@@ -199,11 +181,6 @@ def test_a_table_with_semicolons_and_decimal_commas(tmp_path: Path) -> None:
     found = read(tmp_path, mapping, list_csv=text)
     assert found.images == ["a,b.png", "c.png"]
     assert found.labels.tolist() == [[1, UNCERTAIN], [0, MISSING]]
-
-
-def test_a_comma_in_the_header_is_the_separator(tmp_path: Path) -> None:
-    mapping = {"file": "list.csv", "path": "p;q", "findings": ["x|y"]}
-    assert read(tmp_path, mapping, list_csv="p;q,x|y\na;b.png,1\n").images == ["a;b.png"]
 
 
 def test_the_rows_of_an_image_are_joined(tmp_path: Path) -> None:
