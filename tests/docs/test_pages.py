@@ -169,5 +169,5 @@ def test_every_message_of_the_table_is_in_the_code() -> None:
     joined = re.sub(r"[\"']\s*\n\s*f?[\"']", "", code)
     there = " ".join(re.sub(r"\{[^{}]*\}", "…", joined).split())
     messages = re.findall(r"^\| `(.+?)` \| [^|]+ \|$", page("troubleshooting"), re.MULTILINE)
-    assert len(messages) == len(set(messages)) >= 10
+    assert len(messages) == len(set(messages)) >= 5
     assert [message for message in messages if message not in there] == []
