@@ -129,7 +129,7 @@ def watch(replica: Any) -> Watch:
         name, found = probe.constants()
         return Seen(
             name,
-            found,
+            {what: values.tolist() for what, values in found.items()},
             updates(),
             "/".join(sorted(types)) or None,
             "compiled (jax.jit, XLA)",
