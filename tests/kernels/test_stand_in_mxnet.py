@@ -24,11 +24,8 @@ def test_the_fairness_check_is_passed_on_three_devices_stand_in(
     monkeypatch.setattr(devices, "resolve", lambda *asked: Devices("gpu", ("A", "B", "C")))
     monkeypatch.setattr(mx, "gpu", mx.cpu)
     monkeypatch.setattr(mx.context, "cpu_pinned", mx.cpu)
-    how = {
-        "data": str(write_small_images(tmp_path / "data")),
-        "recipe": recipe_of_resnet44(tmp_path),
-    }
-    names = names_of(NOTEBOOK, tmp_path, devices=3, batch_size=4, **how)
+    data, recipe = str(write_small_images(tmp_path / "data")), recipe_of_resnet44(tmp_path)
+    names = names_of(NOTEBOOK, tmp_path, devices=3, recipe=recipe, data=data, batch_size=4)
     run = names["run"]
     assert run.on_gpu and run.devices == (mx.cpu(0), mx.cpu(1), mx.cpu(2))
     found = fairness_check(names).checks
