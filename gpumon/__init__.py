@@ -21,20 +21,13 @@ from gpumon.phases import Marker, phase
 from gpumon.trace_format import VERSION as __version__  # noqa: F401
 
 if TYPE_CHECKING:
-    from gpumon.drawing.comparison import compare
-    from gpumon.trace import Trace, read
+    from gpumon.trace import Trace, compare, read
 
 __all__ = ["Marker", "Monitor", "MonitorError", "Trace", "compare", "phase", "read"]
 
-_LAZY = {
-    "Trace": "gpumon.trace",
-    "compare": "gpumon.drawing.comparison",
-    "read": "gpumon.trace",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in ("Trace", "compare", "read"):
         raise AttributeError(f"module 'gpumon' has no attribute {name!r}")
     with required_for(f"gpumon.{name}"):
-        return getattr(importlib.import_module(_LAZY[name]), name)
+        return getattr(importlib.import_module("gpumon.trace"), name)

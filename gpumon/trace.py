@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
@@ -50,6 +50,31 @@ def read(path: PathLike | Sequence[PathLike]) -> Trace:
     if len(parts) == 1:
         return parts[0]
     return Trace(merge([part.recording for part in parts]), parts)
+
+
+def compare(traces: Mapping[str, Trace | PathLike], **options: Any) -> Figure:
+    """Draw several runs, one above the other, on one time axis.
+
+    A lane shows the mean utilisation of a run's GPUs, a shade for the range between them, and SM
+    activity if it was recorded. The lane of a run without GPUs shows its CPU.
+
+    Args:
+        traces: the traces or their paths, by the label of each run.
+        **options: ``theme``: ``"light"`` (default) or ``"dark"``. ``title``: text above the chart.
+            ``align``: the phase whose first start is time 0 in each run, such as ``"train"`` to
+            exclude start-up; by default the start of each trace. ``until``: a list of phases; each
+            lane ends with the last end of any of them. ``width``: the chart's width in inches.
+
+    Returns:
+        A matplotlib Figure, which shows itself as the value of a notebook cell.
+
+    Raises:
+        MonitorError: a trace cannot be read, or no trace has the phase ``align``.
+    """
+    from gpumon.drawing import chart
+
+    found = {name: t if isinstance(t, Trace) else read(t) for name, t in traces.items()}
+    return chart.compare({name: trace.recording for name, trace in found.items()}, **options)
 
 
 class Trace:
@@ -191,11 +216,9 @@ class Trace:
         Raises:
             MonitorError: an option's value is not valid.
         """
-        from gpumon.drawing.chart import draw
+        from gpumon.drawing import chart
 
-        if "theme" in options:
-            options["theme_name"] = options.pop("theme")
-        return draw(self.recording, **options)
+        return chart.draw(self.recording, **options)
 
     def html(
         self, *, title: str | None = None, theme: str = "auto", series: Sequence[str] = ()
@@ -213,9 +236,9 @@ class Trace:
         Raises:
             MonitorError: an argument is not valid.
         """
-        from gpumon.drawing.interactive import page
+        from gpumon.drawing import timeline
 
-        return page(self, title=title, theme=theme, series=series)
+        return timeline.page(self.recording, title=title, theme=theme, series=series)
 
     def export(
         self,

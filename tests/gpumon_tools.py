@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -96,6 +97,13 @@ def changes(values: list[float]) -> list[float]:
 def said_by(chart: Any) -> str:
     """The title of a chart and its notes, on one line."""
     return " ".join(" ".join(text.get_text().split()) for text in chart.texts)
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """What the interactive chart of a page draws."""
+    found = re.search(r'<script type="application/json">(.*?)</script>', page)
+    assert found is not None
+    return dict(json.loads(found[1]))
 
 
 def write(

@@ -1,10 +1,10 @@
-"""This module draws the chart of a trace with matplotlib, with a lane for each device."""
+"""This module draws lanes with matplotlib: the chart of a trace, and of several."""
 
 from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -13,37 +13,35 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from gpumon.drawing.bands import Bands, legend_handles, stroke
+from gpumon.drawing.comparison import comparison_lanes
 from gpumon.drawing.device_lanes import lanes_of
-from gpumon.drawing.lanes import Lane, condense, outline
-from gpumon.drawing.style import KINDS, Theme, colour_of, theme
+from gpumon.drawing.lanes import Lane, labels, merged_marks, steps
+from gpumon.drawing.style import KINDS, Theme, colour_of, phase_colours, theme
 from gpumon.errors import MonitorError
-from gpumon.recording import Recording
+from gpumon.recording import Mark, Recording
 from gpumon.trace_notes import notes
 from gpumon.words import time_text
 
 LANES = 0.77
 """About the share of a chart's width that lanes take; their names and figures take the rest."""
-RIBBON, HEAD, TITLE, NOTE, GAP = 0.21, 0.8, 0.3, 0.19, 0.07  # inches
+RIBBON, HEAD, TITLE, NOTE, GAP, RUN = 0.21, 0.8, 0.3, 0.19, 0.07, 0.82  # inches
 NAME_AT, FIGURE_AT, LINE = 33, 7, 11.2
 """Points between a lane and what stands at its sides, and from line to line."""
 LONG = 26
 """Letters from which a text at a lane's side is set smaller."""
-LETTER = 0.072  # inches, a mean letter of a note
-SWATCH, LEGEND_LETTER = 0.5, 0.066  # inches
+LETTER, RIBBON_LETTER, LEGEND_LETTER, SWATCH = 0.072, 0.078, 0.066, 0.5
+"""Inches: mean letters of a note, of the ribbon and of the legend, and a swatch there."""
+TITLE_LETTERS, LONGEST = 13, 80
+"""Letters of a line of a run's name, and of a phase's name in the legend."""
+MOST_LABELS = 60
+STEPS = 50
+"""Steps of a line to an inch: more would be a smear. Their range stays as a faint shade."""
 # A name is no formula, whatever dollar signs it holds.
 CONTEXT: Any = {"font.size": 8.5, "axes.linewidth": 0.6, "text.parse_math": False}
-# What is condensed to fit keeps its range as a faint shade.
-PIXELS = 105  # in an inch
-Texts = Sequence[tuple[str, dict[str, Any]]]
-"""Lines of text, each with how it looks."""
-
-
-def steps(kind: str, inches: float) -> int:
-    """The most steps of a line of some kind in a chart so many inches wide."""
-    return max(10, round(PIXELS / KINDS[kind].pixels * inches))
 
 
 class Chart(Figure):
@@ -58,7 +56,7 @@ class Chart(Figure):
 def draw(
     recording: Recording,
     *,
-    theme_name: str = "light",
+    theme: str = "light",
     title: str | None = None,
     window: tuple[float, float] | None = None,
     size: tuple[float, float] | None = None,
@@ -66,72 +64,225 @@ def draw(
     series: Sequence[str] = (),
 ) -> Chart:
     """Draw a recording; see :meth:`gpumon.Trace.plot`."""
-    colours = theme(theme_name)
-    start, end = window or (0.0, max(recording.end, 1e-3))
-    if not start < end:
+    window = window or (0.0, max(recording.end, 1e-3))
+    if not window[0] < window[1]:
         raise MonitorError(f"window={window!r}: the start must come before the end, in seconds")
-    lanes = lanes_of(recording, (start, end), series)
+    lanes = lanes_of(recording, window, series)
     if devices is not None:
         lanes = [lane for lane in lanes if lane.name in devices]
         if not lanes:
             known = ", ".join(device["name"] for device in recording.devices)
             raise MonitorError(f"devices={list(devices)!r}: the trace has {known}")
-    bands = Bands(recording.marks, (start, end), colours)
-    heights = _heights(lanes)
-    width = size[0] if size else 10.0
-    inside = LANES * width
-    bands.place_labels(inside)
-    lines = [
-        line
-        for note in notes(recording)
-        for line in textwrap.wrap(note, max(10, int(width / LETTER)))
-    ]
-    ratios = [RIBBON * bands.levels] * bool(bands.levels) + heights
-    fixed = HEAD + TITLE * bool(title) + NOTE * len(lines) + GAP * len(ratios)
-    height = size[1] if size else fixed + sum(ratios)
+    gpus = len({lane.name for lane in lanes if not lane.host})
+    # Lanes get lower as there are more of them, so that eight GPUs still fit a page.
+    tall = 1.25 if gpus <= 2 else 0.95 if gpus <= 4 else 0.66
+    heights = [(min(tall, 0.8) if gpus else 1.1) if lane.host else tall for lane in lanes]
+    marks = merged_marks(recording.marks)
+    return _draw(lanes, heights, marks, window, theme, title, size or (10.0, 0.0), notes(recording))
+
+
+def compare(
+    recordings: Mapping[str, Recording],
+    *,
+    theme: str = "light",
+    title: str | None = None,
+    align: str | None = None,
+    until: Sequence[str] = (),
+    width: float = 10.0,
+) -> Chart:
+    """Draw several recordings; see :func:`gpumon.compare`."""
+    lanes, window = comparison_lanes(recordings, align, until)
+    return _draw(lanes, [RUN] * len(lanes), [], window, theme, title, (width, 0.0), [])
+
+
+def _draw(
+    lanes: Sequence[Lane],
+    heights: Sequence[float],
+    marks: Sequence[Mark],
+    window: tuple[float, float],
+    theme_name: str,
+    title: str | None,
+    size: tuple[float, float],
+    said: Sequence[str],
+) -> Chart:
+    """Draw lanes of these heights in inches, with phases of their own or below the common ones.
+
+    size: a height of 0 is as high as it takes.
+    """
+    colours, (width, height) = theme(theme_name), size
+    bands = [_seen(marks, window), *(_seen(lane.phases or [], window) for lane in lanes)]
+    outer = dict.fromkeys(mark.name for band in bands for mark in band)
+    tints = phase_colours(list(outer), colours)
+    ratios: list[float] = []
+    places: list[int] = []  # of the lanes among the rows
+    for number, band in enumerate(bands):
+        if band:
+            ratios.append(RIBBON * (1 + max(mark.depth for mark in band)))
+        if number:
+            places.append(len(ratios))
+            ratios.append(heights[number - 1])
+    wrapped = [line for note in said for line in textwrap.wrap(note, max(10, int(width / LETTER)))]
+    fixed = HEAD + TITLE * bool(title) + NOTE * len(wrapped) + GAP * len(ratios)
+    height = height or fixed + sum(ratios)
     if height < fixed + 0.15 * sum(ratios) or width < 3:
         raise MonitorError(f"size={size!r}: too small for {len(lanes)} lanes, in inches")
+    inside = LANES * width
     with mpl.rc_context(CONTEXT):
-        figure, rows = blank(ratios, (width, height), colours, title)
-        if bands.levels:
-            bands.ribbon(rows[0])
-        for axes, lane, tall in zip(rows[-len(lanes) :], lanes, heights, strict=True):
-            frame_axes(axes, colours, (start, end), lane is lanes[-1], tall > 0.81, top=lane.top)
-            bands.tint(axes)
-            _lane(axes, recording, lane, colours, inside)
-            name: dict[str, Any] = {"fontsize": 9, "weight": "bold", "color": colours.text}
-            below = {"fontsize": 7, "color": colours.faint}
-            figures = [(line.note, {"color": colour_of(line.kind, colours)}) for line in lane.lines]
-            side_texts(axes, [(lane.title, name), (lane.subtitle, below)], figures)
-        kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
-        add_legend(rows[0], legend_handles(kinds, bands.unlabelled(), colours), inside, colours)
-        if lines:
+        figure = Chart(
+            figsize=(width, height),
+            facecolor=colours.background,
+            layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.02, hspace=0.01),
+        )
+        FigureCanvasAgg(figure)
+        rows = figure.subplots(len(ratios), 1, squeeze=False, height_ratios=ratios)[:, 0]
+        labelled: set[str] = set()
+        for number, band in enumerate(bands):
+            if band:
+                place = places[number - 1] - 1 if number else 0
+                labelled |= _ribbon(rows[place], band, window, tints, colours, inside)
+        for place, lane, tall in zip(places, lanes, heights, strict=True):
+            _frame(rows[place], lane, window, colours, lane is lanes[-1], tall > RUN)
+            _tint(rows[place], marks if lane.phases is None else lane.phases, tints, colours)
+            _lane(rows[place], lane, colours, round(STEPS * inside))
+        _legend(rows[0], lanes, {n: c for n, c in tints.items() if n not in labelled}, colours)
+        if title:
+            look: Any = {"ha": "left", "fontsize": 12, "weight": "bold", "color": colours.text}
+            figure.suptitle(title, x=0.01, **look)
+        if wrapped:
             look = {"ha": "left", "fontsize": 8.5, "color": colours.faint}
-            figure.supxlabel("\n".join(lines), x=0.01, **look)
+            figure.supxlabel("\n".join(wrapped), x=0.01, **look)
     return figure
 
 
-def blank(
-    ratios: Sequence[float], size: tuple[float, float], colours: Theme, title: str | None
-) -> tuple[Chart, list[Axes]]:
-    """A chart of rows below each other, with these heights in relation to each other."""
-    figure = Chart(
-        figsize=size,
-        facecolor=colours.background,
-        layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.02, hspace=0.01),
+def _seen(marks: Sequence[Mark], window: tuple[float, float]) -> list[Mark]:
+    return [mark for mark in marks if mark.start < window[1] and mark.end > window[0]]
+
+
+def _tint(axes: Axes, marks: Sequence[Mark], tints: dict[str, str], colours: Theme) -> None:
+    """Colour the outermost phases faintly behind a lane."""
+    for name, colour in tints.items():
+        spans = [(m.start, m.end - m.start) for m in marks if m.name == name and not m.depth]
+        look: Any = {"facecolor": colour, "alpha": colours.tint, "zorder": 0, "linewidth": 0}
+        axes.broken_barh(spans, (-10, 200), **look)
+
+
+def _ribbon(
+    axes: Axes,
+    marks: Sequence[Mark],
+    window: tuple[float, float],
+    tints: dict[str, str],
+    colours: Theme,
+    inches: float,
+) -> set[str]:
+    """Draw phases with their names into axes so wide; gives those with room for their name."""
+    axes.set_xlim(*window)
+    axes.set_ylim(1 + max(mark.depth for mark in marks), 0)
+    axes.axis("off")
+    labelled = set()
+    for layer, name in enumerate(dict.fromkeys(mark.name for mark in marks)):
+        own = [mark for mark in marks if mark.name == name]
+        spans = [(mark.start, mark.end - mark.start) for mark in own]
+        look: Any = {"facecolor": tints[name], "edgecolor": colours.background, "zorder": layer}
+        width = 0.6 if len(spans) < 300 else 0
+        axes.broken_barh(spans, (own[0].depth + 0.06, 0.88), linewidth=width, **look)
+        for mark in own if len(own) <= MOST_LABELS else []:
+            left, right = max(mark.start, window[0]), min(mark.end, window[1])
+            room = (right - left) / (window[1] - window[0]) * inches
+            fitting = (form for form in labels(mark) if len(form) * RIBBON_LETTER + 0.05 <= room)
+            if text := next(fitting, ""):
+                labelled.add(name)
+                look = {"ha": "center", "va": "center", "fontsize": 8, "color": colours.phase_text}
+                # Covered by the phase of another process that is drawn over this one.
+                axes.text((left + right) / 2, mark.depth + 0.53, text, zorder=layer + 0.5, **look)
+    return labelled
+
+
+def _frame(
+    axes: Axes, lane: Lane, window: tuple[float, float], colours: Theme, last: bool, tall: bool
+) -> None:
+    """The empty lane with its names: scale, grid, and below the last one the time."""
+    axes.set_facecolor(colours.lane)
+    axes.set_xlim(*window)
+    axes.set_ylim(0, 104)
+    axes.set_yticks([0, 50, 100], ["0" if tall else "", "", lane.top])
+    axes.grid(axis="y", color=colours.grid, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=colours.faint, length=0, labelsize=7.5, pad=3)
+    axes.spines[:].set_visible(False)
+    length = window[1] - window[0]
+    axes.xaxis.set_major_locator(
+        MaxNLocator(9, steps=[1, 2, 3, 6, 10] if length > 120 else [1, 2, 5, 10])
     )
-    FigureCanvasAgg(figure)
-    rows = figure.subplots(len(ratios), 1, squeeze=False, height_ratios=ratios)[:, 0]
-    if title:
-        look = {"ha": "left", "fontsize": 12, "weight": "bold", "color": colours.text}
-        figure.suptitle(title, x=0.01, **look)
-    return figure, list(rows)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: time_text(value, length)))
+    axes.tick_params(axis="x", labelbottom=last, labelsize=8)
+    run = lane.phases is not None
+    bold = {"fontsize": 8.5 if run else 9, "weight": "bold", "color": colours.text}
+    below = {"fontsize": 7, "color": colours.faint}
+    titles, subtitles = [lane.title], [lane.subtitle]
+    if run:
+        titles = textwrap.wrap(lane.title, TITLE_LETTERS, max_lines=3, placeholder=" …")
+        subtitles = textwrap.wrap(lane.subtitle, TITLE_LETTERS + 3)
+    names = [(text, bold) for text in titles] + [(text, below) for text in subtitles]
+    figures = [(line.note, {"color": colour_of(line.kind, colours)}) for line in lane.lines]
+    _side_texts(axes, 0, -NAME_AT, "right", names)
+    _side_texts(axes, 1, FIGURE_AT, "left", [*figures, (lane.note, {"color": colours.faint})])
 
 
-def add_legend(axes: Axes, handles: Sequence[Any], inches: float, colours: Theme) -> None:
-    """Put a legend of at most three rows above some axes so many inches wide."""
+def _side_texts(axes: Axes, side: int, away: float, align: str, texts: Sequence[Any]) -> None:
+    """Lines of text, each with how it looks, about the middle of one side of a lane."""
+    shown = [(text, look) for text, look in texts if text]
+    for number, (text, look) in enumerate(shown):
+        above = LINE * ((len(shown) - 1) / 2 - number)
+        points = look.get("fontsize", 8) * min(1, LONG / len(text))
+        where: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
+        style = {**look, "fontsize": points}
+        axes.annotate(text, (side, 0.5), (away, above), ha=align, **where, **style)
+
+
+def _lane(axes: Axes, lane: Lane, colours: Theme, most: int) -> None:
+    for line in lane.lines:
+        colour, look = colour_of(line.kind, colours), KINDS[line.kind]
+        times, mean, low, high = steps(lane, line, most)
+        # Each value holds from its time to the next, and is broken where unknown.
+        corners = np.repeat(np.append(times, lane.end), 2)[1:-1]
+        mean, low, high = (np.repeat(each, 2) for each in (mean, low, high))
+        if look.area:
+            axes.fill_between(corners, mean, color=colour, alpha=0.30, linewidth=0)
+            if not np.array_equal(low, high, equal_nan=True):
+                shade = 0.14 if line.low is None else 0.22
+                axes.fill_between(corners, low, high, color=colour, alpha=shade, linewidth=0)
+        width = 0.9 if look.area or lane.phases is not None else 1.2
+        axes.plot(corners, mean, color=colour, linewidth=width, linestyle=_stroke(line.kind))
+    left, right = axes.get_xlim()
+    # Matplotlib cannot clip a text that is far outside, as in a short window into a long trace.
+    seen = [mark for mark in lane.marks if left <= mark[0] <= right]
+    for number, (moment, text, kind) in enumerate(seen):
+        mark_look: Any = {"color": getattr(colours, kind)}
+        axes.axvline(moment, linewidth=1, linestyle=(0, (3, 2)), **mark_look)
+        axes.text(
+            moment, 80 - 14 * (number % 3), f" {text}", fontsize=7.5, clip_on=True, **mark_look
+        )
+    if lane.reason:
+        middle: Any = {"transform": axes.transAxes, "ha": "center", "va": "center"}
+        axes.text(0.5, 0.5, lane.reason, color=colours.faint, fontsize=8, **middle)
+
+
+def _legend(axes: Axes, lanes: Sequence[Lane], phases: dict[str, str], colours: Theme) -> None:
+    """At most three rows above some axes: lines, and phases without a label."""
+    kinds = {line.kind: line.label for lane in lanes for line in lane.lines if line.label}
+    handles: list[Any] = []
+    for kind in KINDS:
+        if kind in kinds:
+            colour = colour_of(kind, colours)
+            area = Patch(facecolor=colour, alpha=0.45, edgecolor=colour, label=kinds[kind])
+            look: Any = {"color": colour, "linewidth": 1.4, "linestyle": _stroke(kind)}
+            handles.append(area if KINDS[kind].area else Line2D([], [], label=kinds[kind], **look))
+    for name, colour in phases.items():
+        short = name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+        handles.append(Patch(facecolor=colour, label=short))
     if handles:
         longest = max(len(handle.get_label()) for handle in handles)
+        inches = LANES * axes.figure.get_figwidth()  # type: ignore[union-attr]
         columns = max(1, int(inches / (SWATCH + LEGEND_LETTER * longest)))
         axes.legend(
             handles=handles[: 3 * columns],
@@ -149,90 +300,6 @@ def add_legend(axes: Axes, handles: Sequence[Any], inches: float, colours: Theme
         )
 
 
-def side_texts(axes: Axes, left: Texts, right: Texts) -> None:
-    """A lane's name on the left and its figures on the right, as lines about its middle."""
-    for texts, side, away, align in ((left, 0, -NAME_AT, "right"), (right, 1, FIGURE_AT, "left")):
-        shown = [(text, look) for text, look in texts if text]
-        for number, (text, look) in enumerate(shown):
-            above = LINE * ((len(shown) - 1) / 2 - number)
-            points = look.get("fontsize", 8) * min(1, LONG / len(text))
-            axes.annotate(
-                text,
-                (side, 0.5),
-                (away, above),
-                xycoords="axes fraction",
-                textcoords="offset points",
-                ha=align,
-                va="center",
-                **{**look, "fontsize": points},
-            )
-
-
-def _heights(lanes: Sequence[Lane]) -> list[float]:
-    """Inches: lanes get lower as there are more of them, so that eight GPUs still fit a page."""
-    gpus = len({lane.name for lane in lanes if not lane.host})
-    tall = 1.25 if gpus <= 2 else 0.95 if gpus <= 4 else 0.66
-    host = 1.1 if gpus == 0 else min(tall, 0.8)
-    return [host if lane.host else tall for lane in lanes]
-
-
-def frame_axes(
-    axes: Axes,
-    colours: Theme,
-    window: tuple[float, float],
-    last: bool,
-    tall: bool,
-    origin: float = 0.0,
-    top: str = "100 %",
-) -> None:
-    """The empty lane: scale to ``top``, grid, and if last the time axis from ``origin``."""
-    axes.set_facecolor(colours.lane)
-    axes.set_xlim(*window)
-    axes.set_ylim(0, 104)
-    axes.set_yticks([0, 50, 100], ["0" if tall else "", "", top])
-    axes.grid(axis="y", color=colours.grid, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=colours.faint, length=0, labelsize=7.5, pad=3)
-    for side in axes.spines.values():
-        side.set_visible(False)
-    length = window[1] - window[0]
-    nice = MaxNLocator(9, steps=[1, 2, 3, 6, 10] if length > 120 else [1, 2, 5, 10])
-    ticks = np.asarray(nice.tick_values(window[0] - origin, window[1] - origin)) + origin
-    axes.set_xticks(ticks[(window[0] <= ticks) & (ticks <= window[1])])
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: time_text(value - origin, length))
-    )
-    axes.tick_params(axis="x", labelbottom=last, labelsize=8)
-
-
-def _lane(axes: Axes, recording: Recording, lane: Lane, colours: Theme, inside: float) -> None:
-    for line in lane.lines:
-        colour, look = colour_of(line.kind, colours), KINDS[line.kind]
-        times, mean, low, high = condense(
-            recording.times, line.values, recording.end, steps(line.kind, inside)
-        )
-        corners, heights = outline(times, mean, recording.end)
-        if look.area:
-            axes.fill_between(corners, heights, color=colour, alpha=0.30, linewidth=0)
-            axes.plot(corners, heights, color=colour, linewidth=0.9)
-        else:
-            dashes = stroke(line.kind)
-            axes.plot(corners, heights, color=colour, linewidth=1.2, linestyle=dashes)
-        if low is not high and look.area:
-            lows, highs = (outline(times, each, recording.end)[1] for each in (low, high))
-            axes.fill_between(corners, lows, highs, color=colour, alpha=0.14, linewidth=0)
-    # Matplotlib cannot clip a text that is far outside, as in a short window into a long trace.
-    left, right = axes.get_xlim()
-    for number, (moment, text) in enumerate(lane.marks):
-        if not left <= moment <= right:
-            continue
-        axes.axvline(moment, color=colours.machine, linewidth=0.9, linestyle=(0, (3, 2)))
-        level = 92 - 14 * (number % 3)
-        axes.text(moment, level, f" {text}", color=colours.machine, fontsize=7.5, clip_on=True)
-    if lane.lost is not None and left <= lane.lost[0] <= right:
-        moment, text = lane.lost
-        axes.axvline(moment, color=colours.activity, linewidth=1.2)
-        axes.text(moment, 80, f" {text}", color=colours.activity, fontsize=8, clip_on=True)
-    if lane.reason:
-        middle: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "va": "center"}
-        axes.text(0.5, 0.5, lane.reason, color=colours.faint, fontsize=8, **middle)
+def _stroke(kind: str) -> Any:
+    """matplotlib's line style of a kind of line."""
+    return (0, KINDS[kind].dash) if KINDS[kind].dash else "-"

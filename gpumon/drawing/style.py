@@ -35,29 +35,26 @@ class Look:
     """How a kind of line is drawn.
 
     colour: the field of :class:`Theme`. area: filled down to zero, with its range as a shade. dash:
-    lengths of strokes and gaps; empty: no gaps. pixels: the least width of a step, since more steps
-    would be a smear and no chart. named: it is in the legend; else the figure beside it names it.
+    lengths of strokes and gaps; empty: no gaps.
     """
 
     colour: str
     area: bool = False
     dash: tuple[float, ...] = ()
-    pixels: int = 3
-    named: bool = True
 
 
 KINDS = {
-    "busy": Look("busy", area=True, pixels=2),
+    "busy": Look("busy", area=True),
     "activity": Look("activity"),
-    "host": Look("host", area=True, pixels=2),
+    "host": Look("host", area=True),
     "machine": Look("machine", dash=(2, 2)),
     "memory": Look("memory"),
     "machine_memory": Look("memory", dash=(2, 2)),
-    "power": Look("power", dash=(4, 1.5), pixels=4),
-    "first": Look("busy", named=False),
-    "second": Look("activity", dash=(4, 1.5), named=False),
-    "third": Look("memory", dash=(2, 2), named=False),
-    "fourth": Look("power", dash=(6, 2, 1.5, 2), named=False),
+    "power": Look("power", dash=(4, 1.5)),
+    "first": Look("busy"),
+    "second": Look("activity", dash=(4, 1.5)),
+    "third": Look("memory", dash=(2, 2)),
+    "fourth": Look("power", dash=(6, 2, 1.5, 2)),
 }
 """Every kind of line, in the legend's order."""
 

@@ -9,14 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import gpumon_canvas
 import pytest
-from gpumon_tools import Marks, said_by, write
+from gpumon_tools import Marks, data_of, said_by, write
 
 import gpumon
 from gpumon.__main__ import main
-from gpumon.drawing import interactive
-from gpumon.words import time_text
 
 MARKS: Marks = (("train", 0.0, 12.0, {"epoch": 1}),)
 LOST = {"t": 7.0, "event": "device lost", "device": "gpu0", "reason": "GPU is lost"}
@@ -39,81 +36,49 @@ def with_everything(folder: Path, gpus: int) -> gpumon.Trace:
     return gpumon.read(path)
 
 
+def lanes(chart: Any) -> list[Any]:
+    return [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
+
+
 def in_the_picture(trace: gpumon.Trace, series: Sequence[str] = ()) -> dict[str, Any]:
     chart = trace.plot(title="A run", series=series)
     chart.canvas.draw()
-    lanes = [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
+    shown = lanes(chart)
     legends = filter(None, (axes.get_legend() for axes in chart.axes))
-    legend = [text.get_text() for legend in legends for text in legend.get_texts()]
-    scales = [[label.get_text() for label in axes.get_yticklabels()] for axes in lanes]
     return {
-        "lanes": {text.get_text().strip() for axes in lanes for text in axes.texts} - {""},
-        "legend": set(legend),
+        "lanes": {text.get_text().strip() for axes in shown for text in axes.texts} - {""},
+        "legend": {text.get_text() for legend in legends for text in legend.get_texts()},
         "notes": said_by(chart).removeprefix("A run").strip(),
-        "scales": sorted(label for scale in scales for label in scale if label),
-        "moments": [label.get_text() for label in lanes[-1].get_xticklabels()],
+        "tops": [axes.get_yticklabels()[-1].get_text() for axes in shown],
     }
 
 
 def in_the_page(trace: gpumon.Trace, series: Sequence[str] = ()) -> dict[str, Any]:
     page = trace.html(title="A run", series=series)
-    drawn = gpumon_canvas.drawn(page)["words"]
-    data = gpumon_canvas.data_of(page)
-    scale = [text for text, x, _ in drawn if x == gpumon_canvas.LEFT - 4]
-    below = max(y for _, _, y in drawn)
-    phases = {label for phase in data["phases"] for label in phase["labels"]}
-    texts = re.findall(r"<span>(?:<i[^>]*></i>)(.*?)</span>", page)
+    data = data_of(page)
+    texts: set[str] = set()
+    for lane in data["lanes"]:
+        texts |= {lane["title"], lane["subtitle"], lane["reason"]}
+        texts |= {words for _, words, _ in lane["marks"]} | {line["note"] for line in lane["lines"]}
+    legend = re.findall(r"<span>(?:<i[^>]*></i>)(.*?)</span>", page)
     return {
-        "lanes": {
-            text
-            for text, x, y in drawn
-            if y != below and x != gpumon_canvas.LEFT - 4 and text not in phases | {""}
-        },
-        "legend": {html.unescape(text) for text in texts} - set(data["colours"]["light"]),
+        "lanes": texts - {""},
+        "legend": set(map(html.unescape, legend)) - set(data["colours"]["light"]),
         "notes": " ".join(map(html.unescape, re.findall(r'gpumon-note">(.*?)</div>', page))),
-        "scales": sorted(scale),
-        "moments": [(text, gpumon_canvas.moment(x, data)) for text, x, y in drawn if y == below],
+        "tops": [lane["top"] for lane in data["lanes"]],
     }
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 2])
 def test_picture_and_page_say_the_same(tmp_path: Path, gpus: int) -> None:
     trace = with_everything(tmp_path, gpus)
-    picture, page = in_the_picture(trace), in_the_page(trace)
-    for what in ("lanes", "legend", "notes", "scales"):
-        assert picture[what] == page[what], what
-    said = " ".join([*page["lanes"], page["notes"]])
+    picture = in_the_picture(trace)
+    assert picture == in_the_page(trace)
+    said = " ".join([*picture["lanes"], picture["notes"]])
     assert ("lost at 7 s" in said) == (gpus > 0) and ("GPU is lost" in said) == (gpus > 0)
     assert ("utilisation: nvmlDeviceGetUtilizationRates: Not Supported" in said) == (gpus > 1)
     assert ("No GPU lane: no driver" in said) == (gpus == 0)
     assert "s were not recorded" in said and "1 damaged line of t left out" in said
-    assert picture["scales"] and page["moments"]
-    end = trace.recording.end
-    for text, moment in page["moments"]:
-        assert text == time_text(round(moment, 3), end)
-    assert set(picture["moments"]) <= {time_text(n / 10, end) for n in range(130)}
-
-
-@pytest.mark.parametrize("span", [1.0, 130.0, 3700.0])
-def test_both_tell_the_time_alike(tmp_path: Path, span: float) -> None:
-    path = write(tmp_path / "t", {"gpu0": [1.0] * 10}, step=span / 10)
-    train: Marks = (("train", span / 2, span, {}),)
-    later = write(tmp_path / "u", {"gpu0": [1.0] * 10}, step=span / 10, marks=train)
-    for page in (
-        gpumon.read(path).html(),
-        interactive.comparison_fragment({"a": gpumon.read(later)}),
-    ):
-        data, drawn = gpumon_canvas.data_of(page), gpumon_canvas.drawn(page)["words"]
-        start, end = data.get("view") or (data["start"], data["end"])
-        below = max(y for _, _, y in drawn)
-        moments = [(text, x) for text, x, y in drawn if y == below]
-        assert len(moments) > 1
-        for text, x in moments:
-            assert text == time_text(round(gpumon_canvas.moment(x, data), 3), end - start)
-
-
-def lanes(chart: Any) -> list[Any]:
-    return [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
 
 
 def test_a_lane_ends_with_its_last_epoch(tmp_path: Path) -> None:
@@ -124,34 +89,41 @@ def test_a_lane_ends_with_its_last_epoch(tmp_path: Path) -> None:
         marks: Marks = (("train", 4.0, end, {}), ("z", end, 20.0, {}))
         runs[name] = write(tmp_path / name, {"gpu0": values}, marks=marks)
     short, long = lanes(gpumon.compare(runs, align="train", until=("train", "validate")))
-    assert max(short.lines[0].get_xdata()) == 8 and max(long.lines[0].get_xdata()) == 12
+    assert max(short.lines[0].get_xdata()) == 4 and max(long.lines[0].get_xdata()) == 8
     for axes, said in ((short, {"80 % busy", "4 s"}), (long, {"45 % busy", "8 s"})):
         assert said <= {text.get_text() for text in axes.texts}
     chart = gpumon.compare(runs, align="train")
-    assert {max(axes.lines[0].get_xdata()) for axes in lanes(chart)} == {20.0}
+    assert {max(axes.lines[0].get_xdata()) for axes in lanes(chart)} == {16.0}
+
+
+def test_compare_aligns_runs_on_a_phase(tmp_path: Path) -> None:
+    a = write(tmp_path / "a", {"gpu0": [1.0] * 9}, marks=(("train", 4.0, 9.0, {}),))
+    b = write(tmp_path / "b", {}, marks=(("train", 1.0, 4.0, {}),))
+    chart = gpumon.compare({"One": a, "Two": b}, align="train", title="Both")
+    assert [min(axes.lines[0].get_xdata()) for axes in lanes(chart)] == [-4, -1]
+    with pytest.raises(gpumon.MonitorError, match="the traces have train"):
+        gpumon.compare({"One": a}, align="test")
 
 
 def test_what_a_trace_lacks_is_refused_with_what_it_has(tmp_path: Path) -> None:
-    host = write(tmp_path / "host", {})
     more: dict[str, list[float | None]] = {
         "gpu0/SM clock (MHz)": [1.0],
         "gpu0/temperature (C)": [None],
     }
-    gpu = write(tmp_path / "gpu", {"gpu0": [1.0]}, more=more)
-    for path, known in (
-        (host, "cpu, memory used"),
-        (gpu, "clocks, utilisation, memory used, power, cpu, SM clock"),
-    ):
-        with pytest.raises(gpumon.MonitorError, match=rf"it has {known}$"):
-            gpumon.read(path).plot(series=["temperature"])
+    path = write(tmp_path / "gpu", {"gpu0": [1.0]}, more=more)
+    known = "clocks, utilisation, memory used, power, cpu, SM clock"
+    with pytest.raises(gpumon.MonitorError, match=rf"it has {known}$"):
+        gpumon.read(path).plot(series=["temperature"])
 
 
 def test_names_are_neither_markup_nor_formulas(tmp_path: Path) -> None:
-    name = r"<img src=x onerror=alert(1)> $\frac$ a/b"
-    path = write(tmp_path / "t", {"gpu0": [1.0] * 4}, marks=((name, 0.0, 4.0, {}),))
+    name = r"<img src=x onerror=alert(1)> $\frac$ a/b </script>"
+    path = write(tmp_path / "t", {"gpu0": [1.0, None, 3.0]}, marks=((name, 0.0, 3.0, {}),))
     trace = gpumon.read(path)
     page = trace.html(title=name)
-    assert "<img" not in page
+    assert "<img" not in page and "a/b </script>" not in page
+    assert "http" not in page.replace("https://github.com/leeoniya/uPlot", "")
+    assert data_of(page)["lanes"][0]["lines"][0]["v"] == [1.0, None, 3.0, 3.0]
     chart = trace.plot(title=name)
     chart.canvas.draw()
     assert name in [text.get_text() for text in chart.texts]
@@ -170,41 +142,25 @@ OTHERS = {
     "host/disk written (MiB/s)": 7.31,
     "host/network sent (MiB/s)": 0.0,
 }
-NAMES = (
-    "temperature",
-    "clocks",
-    "PCIe",
-    "NVLink",
-    "processes",
-    "throttle",
-    "energy",
-    "disk",
-    "network",
-)
+NAMES = ["temperature", "clocks", "PCIe", "NVLink", "processes", "throttle", "energy", "disk"]
+NAMES += ["network"]
 
 
-@pytest.mark.parametrize("tenths", [1, 10])
-def test_any_series_reads_the_same_in_picture_and_page(tmp_path: Path, tenths: int) -> None:
+def test_any_series_reads_the_same_in_picture_and_page(tmp_path: Path) -> None:
     """Lanes, labels, units and values; and what a pointer reads is what stands at the side."""
-    more: dict[str, list[float | None]] = {
-        key: [value * tenths / 10] * 12 for key, value in OTHERS.items()
-    }
+    more: dict[str, list[float | None]] = {key: [value] * 12 for key, value in OTHERS.items()}
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 12}, more=more, marks=MARKS))
-    series = NAMES
-    picture, page = in_the_picture(trace, series), in_the_page(trace, series)
-    for what in ("lanes", "legend", "notes", "scales"):
-        assert picture[what] == page[what], what
-    if tenths == 10:
-        told = {"temperature 63 °C", "disk written 7.31 MiB/s", "SM clock 1785 MHz", "Process"}
-        assert told <= picture["lanes"], picture["lanes"]
-        assert {"100 °C", "5000 MHz"} <= set(picture["scales"])
-    drawn = gpumon_canvas.data_of(trace.html(series=series))["lanes"][2:]
-    assert sum(len(lane["lines"]) for lane in drawn) == len(OTHERS)
-    for line in (line for lane in drawn for line in lane["lines"]):
-        (value,) = (v for k, v in OTHERS.items() if f"/{line['short']} (" in k)
-        read = f"{line['v'][0] * line['scale']:.{line['digits']}f}"
-        assert float(read) == pytest.approx(value * tenths / 10, rel=0.006, abs=0.06), line["short"]
-        assert float(read) == pytest.approx(value * tenths / 10, rel=0.06), line["short"]
+    picture = in_the_picture(trace, NAMES)
+    assert picture == in_the_page(trace, NAMES)
+    told = {"temperature 63 °C", "disk written 7.31 MiB/s", "SM clock 1785 MHz", "Process"}
+    assert told <= picture["lanes"], picture["lanes"]
+    assert {"100 °C", "5000 MHz"} <= set(picture["tops"])
+    drawn = data_of(trace.html(series=NAMES))["lanes"][2:]
+    found = {line["short"]: line for lane in drawn for line in lane["lines"]}
+    assert len(found) == len(OTHERS)
+    for key, value in OTHERS.items():
+        line = found[key.partition("/")[2].rpartition(" (")[0]]
+        assert line["v"][0] * line["scale"] == pytest.approx(value, rel=1e-3), key
 
 
 def test_names_on_the_command_line_may_have_spaces(tmp_path: Path) -> None:

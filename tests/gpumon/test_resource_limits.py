@@ -9,9 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import gpumon_canvas
 import pytest
-from gpumon_tools import python, write
+from gpumon_tools import data_of, python, write
 from test_charts import in_the_page, in_the_picture
 
 import gpumon
@@ -121,7 +120,7 @@ def test_both_are_drawn_and_told_where_they_differ(tmp_path: Path) -> None:
     assert picture["lanes"] == page["lanes"] and picture["legend"] == page["legend"]
     assert {"96 % of its CPU", "50 % of all", "500 MiB peak", "1 of 4 cores"} <= picture["lanes"]
     assert {"CPU, allowed cores", "CPU, all cores"} <= picture["legend"]
-    lines = gpumon_canvas.data_of(trace.html())["lanes"][1]["lines"]
+    lines = data_of(trace.html())["lanes"][1]["lines"]
     assert lines[0]["v"][-1] == 100 and lines[2]["v"][-1] == 50
 
 

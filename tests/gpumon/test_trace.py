@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +14,6 @@ from hypothesis import strategies as st
 
 import gpumon
 from gpumon import stats
-from gpumon.drawing import interactive
 from gpumon.drawing.lanes import condense
 
 
@@ -193,28 +188,3 @@ def test_chart_has_a_lane_a_device_and_shows_itself_once(
     assert len(trace.plot(window=(1, 2), devices=["host"]).axes) == 2
     with pytest.raises(gpumon.MonitorError, match="the trace has"):
         trace.plot(devices=["gpu99"])
-
-
-def test_compare_aligns_runs_on_a_phase(tmp_path: Path) -> None:
-    a = write(tmp_path / "a", {"gpu0": [1.0] * 9}, marks=(("train", 4.0, 9.0, {}),))
-    b = write(tmp_path / "b", {}, marks=(("train", 1.0, 4.0, {}),))
-    chart = gpumon.compare({"One": a, "Two": b}, align="train", title="Both")
-    lanes = [axes for axes in chart.axes if axes.get_ylim() == (0, 104)]
-    assert len(lanes) == 2
-    assert lanes[0].get_xlim()[0] - 4 == pytest.approx(lanes[1].get_xlim()[0] - 1)
-    with pytest.raises(gpumon.MonitorError, match="the traces have train"):
-        gpumon.compare({"One": a}, align="test")
-
-
-def test_web_page_is_self_contained_and_its_script_parses(tmp_path: Path) -> None:
-    marks: Marks = (("</script><b>", 0.0, 1.0, {}),)
-    page = gpumon.read(write(tmp_path / "t", {"gpu0": [1, None, 3]}, marks=marks)).html(title="<x>")
-    assert "http" not in page.replace("http://www.w3.org", "")
-    assert "<x>" not in page and "</script><b>" not in page
-    data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', page)[1])  # type: ignore[index]
-    assert data["lanes"][0]["lines"][0]["v"] == [1.0, None, 3.0]
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no node here, so the script is not parsed")
-    script = Path(interactive.__file__).with_name("interactive.js")
-    subprocess.run([node, "--check", str(script)], check=True)

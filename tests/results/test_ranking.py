@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import gpumon_tools
 import pytest
 import records
 
@@ -235,17 +234,3 @@ def test_what_shares_cores_scales_nothing_beside_what_has_its_own(tmp_path: Path
     runs = [*on_cores(("PyTorch",)), records.make(devices=1), records.make(devices=2, speed=150)]
     compared = load(tmp_path, runs)
     assert set(scaling.numbers(compared)["label"]) == {"PyTorch 1 core per device"}
-
-
-def test_lanes_end_with_training(tmp_path: Path) -> None:
-    folder = records.save(tmp_path, records.make())
-    marks: Any = (
-        ("train", 2.0, 10.0, {"epoch": 1}),
-        ("validate", 10.0, 12.0, {"epoch": 1}),
-        ("test", 12.0, 20.0, {}),
-    )
-    gpumon_tools.write(folder / "trace", {"gpu0": [50.0] * 30}, marks=marks)
-    (trace,) = charts.traces(comparison.load(tmp_path))[0].values()
-    recording = trace.recording
-    assert recording.end == 12.0 and max(recording.times) <= 12.0
-    assert {mark.name for mark in recording.marks} == {"train", "validate"}

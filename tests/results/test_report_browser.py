@@ -4,8 +4,10 @@ Skipped, with the reason, where no Chromium is on the machine.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import browser
 import pytest
@@ -46,8 +48,8 @@ def test_it_opens_without_a_word_and_without_a_request(tab: browser.Page, addres
         assert tab.said == []
         assert [asked for asked in tab.asked if asked != address and asked != "data:,"] == []
         assert tab.run("document.querySelectorAll('figure svg').length") >= 4
-        drawn = "[...document.querySelectorAll('canvas')].every(c => c.height > 200)"
-        assert tab.run(drawn) and tab.run("document.querySelectorAll('canvas').length") == 1
+        drawn = "[...document.querySelectorAll('canvas')].every(c => c.height > 50)"
+        assert tab.run(drawn) and tab.run("document.querySelectorAll('canvas').length") > 1
 
 
 def test_on_a_phone_only_tables_scroll_sideways(tab: browser.Page, address: str) -> None:
@@ -185,7 +187,7 @@ STRUCTURE = """
   if (!document.documentElement.lang || !document.title) bad.push('language or title');
   all('[role=img]', named, 'image without a text');
   all('figure svg', e => e.closest('[role=img]') && e.getAttribute('aria-hidden') === 'true', 'bare svg');
-  all('canvas', e => named(e) && e.tabIndex === 0, 'chart');
+  all('.gpumon-lanes', e => named(e) && e.tabIndex === 0, 'chart');
   all('img', e => e.hasAttribute('alt'), 'image');
   all('table', e => e.caption && e.caption.textContent.trim(), 'table without caption');
   all('th', e => e.scope, 'heading cell without scope');
@@ -213,3 +215,38 @@ def test_everything_has_a_name_for_those_who_listen(tab: browser.Page, address: 
     tab.size(*DESK)
     tab.open(address)
     assert tab.run(STRUCTURE) == []
+
+
+TO_CHART = "document.querySelector('canvas').scrollIntoView({block: 'center', behavior: 'instant'})"
+BOX = "(b => [b.x, b.y, b.width])(document.querySelector('.u-over').getBoundingClientRect())"
+PICTURE = "[...document.querySelectorAll('canvas')].map(e => e.toDataURL()).join()"
+
+
+def test_the_chart_zooms_and_tells(tab: browser.Page, address: str) -> None:
+    tab.size(*DESK)
+    tab.open(address)
+    tab.run(TO_CHART)
+    first = tab.run(PICTURE)
+    tab.run("document.querySelector('.gpumon-lanes').focus()")
+    tab.press("+")
+    zoomed = tab.run(PICTURE)
+    tab.press("ArrowRight", 39)
+    moved = tab.run(PICTURE)
+    tab.press("Escape", 27)
+    assert len({first, zoomed, moved}) == 3 and tab.run(PICTURE) == first
+
+    box = tab.run(BOX)
+    x, y = box[0] + box[2] * 0.4, box[1] + 30
+    mouse: dict[str, Any] = {"button": "left", "clickCount": 1}
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    told = tab.run("document.querySelector('.gpumon').innerText")
+    assert re.search(r"utilisation (20 \(10 to 30\)|60 \(30 to 90\)) %", told)
+    assert "PyTorch" in told and "s · train" in told
+    tab.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, **mouse)
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + 150, y=y, buttons=1)
+    tab.call("Input.dispatchMouseEvent", type="mouseReleased", x=x + 150, y=y, **mouse)
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=5, y=5)
+    assert tab.run(PICTURE) != first
+    tab.run("document.querySelector('[data-do=Escape]').click()")
+    assert tab.run(PICTURE) == first
+    assert tab.said == []

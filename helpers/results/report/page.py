@@ -10,7 +10,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from gpumon.drawing import interactive
+from gpumon.drawing import timeline
 from helpers.results import charts
 from helpers.results.charts import Chart
 from helpers.results.comparison import Comparison
@@ -40,8 +40,8 @@ def render(
         headline=headline,
         about=about,
         style=Markup(svg.colours() + (HERE / "style.css").read_text(encoding="utf-8")),
-        charts_style=Markup(interactive.style()),
-        scripts={"charts": Markup(interactive.code()), "own": Markup(code)},
+        charts_style=Markup(timeline.style()),
+        scripts={"charts": Markup(timeline.code()), "own": Markup(code)},
         link=lambda path: _relative(path, folder),
         sections=sections,
         drawn=_drawn,
@@ -80,7 +80,7 @@ def _relative(path: Path, folder: Path) -> str:
 def _timeline(compared: Comparison) -> tuple[Markup, list[str]]:
     """The interactive chart, and the runs that have no trace."""
     lanes, without = charts.traces(compared)
-    return Markup(interactive.comparison_fragment(lanes) if lanes else ""), without
+    return Markup(timeline.comparison_fragment(lanes) if lanes else ""), without
 
 
 def _drawn(chart: Chart) -> dict[str, Markup]:
