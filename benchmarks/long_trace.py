@@ -19,8 +19,8 @@ from typing import Any
 import common
 import numpy as np
 
-from gpumon.gpu_activity import METRICS
-from gpumon.trace_format import FORMAT
+from gpumon.gpu import METRICS
+from gpumon.trace_files import FORMAT
 from gpumon.writer import Writer
 
 INTERVAL, CORES = 1.0, 32
@@ -84,7 +84,8 @@ def write(prefix: Path, gpus: int, samples: int) -> None:
     writer = Writer(prefix.with_name(prefix.name + ".jsonl"))
     writer.line(header_of(gpus, list(means)))
     for number in range(samples):
-        writer.sample(number * INTERVAL, random.normal(middle, middle / 20).round(1).tolist())
+        values = random.normal(middle, middle / 20).round(1).tolist()
+        writer.sample(number * INTERVAL, values, range(len(values)))
     writer.close()
 
 

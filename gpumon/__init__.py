@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gpumon.errors import MonitorError, required_for
 from gpumon.monitor import Monitor
 from gpumon.phases import Marker, phase
-from gpumon.trace_format import VERSION as __version__  # noqa: F401
+from gpumon.trace_files import VERSION as __version__  # noqa: F401
 
 if TYPE_CHECKING:
     from gpumon.trace import Trace, compare, read

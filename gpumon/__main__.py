@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gpumon import __version__
-from gpumon.errors import MonitorError, required_for, warnings_as_lines
+from gpumon.errors import MonitorError, printable, required_for, warnings_as_lines
 from gpumon.trace_files import write_atomically
 
 if TYPE_CHECKING:
@@ -70,26 +69,12 @@ def parser() -> Parser:
     _add_traces(summary)
     summary.add_argument(
         "--by",
-        choices=["phase", "repeat", "mark"],
+        choices=["phase", "repeat"],
         default="phase",
-        help="print a row for each phase, for each of its repeats, or for each mark, which is one "
-        "process's part of a repeat "
-        "(default: phase)",
-    )
-    summary.add_argument(
-        "--idle-threshold",
-        type=float,
-        default=5.0,
-        metavar="PERCENT",
-        help="count a device as idle while its utilisation is below PERCENT (default: 5)",
+        help="print a row for each phase, or for each of its repeats (default: phase)",
     )
     summary.add_argument(
         "--csv", action="store_true", help="print the statistics as CSV (default: as a text table)"
-    )
-    summary.add_argument(
-        "--metadata",
-        action="store_true",
-        help="print how the trace was recorded, as JSON (default: print the statistics)",
     )
 
     plot = _command(commands, "plot", _plot, "draw the chart of a trace")
@@ -117,12 +102,7 @@ def parser() -> Parser:
         "(default: none)",
     )
 
-    export = _command(
-        commands,
-        "export",
-        _export,
-        "write a trace as CSV or a Chrome trace",
-    )
+    export = _command(commands, "export", _export, "write a trace as CSV or a Chrome trace")
     _add_traces(export)
     export.add_argument(
         "-o",
@@ -133,12 +113,7 @@ def parser() -> Parser:
         help="write to FILE (required): .csv, or .json for Perfetto and Chrome",
     )
 
-    devices = _command(
-        commands, "devices", _devices, "list what gpumon can measure on this machine"
-    )
-    devices.add_argument(
-        "--json", action="store_true", help="print the list as JSON (default: as text)"
-    )
+    _command(commands, "devices", _devices, "list what gpumon can measure on this machine")
     return main
 
 
@@ -192,17 +167,14 @@ def _record(options: argparse.Namespace) -> int:
 
 def _summary(options: argparse.Namespace) -> None:
     trace = _read(options.trace)
-    if options.metadata:
-        print(json.dumps(trace.metadata(), indent=1))
-        return
-    table = trace.summary(options.by, options.idle_threshold)
+    table = trace.summary(options.by)
     from gpumon.diagnosis import sentences
     from gpumon.summary import table_text
 
     if options.csv:
         table.to_csv(sys.stdout, index=False, lineterminator="\n")
     else:
-        print(table_text(table))
+        print(*map(printable, table_text(table).split("\n")), sep="\n")
         for sentence in sentences(trace.diagnosis()):
             print(sentence)
 
@@ -228,11 +200,10 @@ def _export(options: argparse.Namespace) -> None:
     print(_read(options.trace).export(options.out))
 
 
-def _devices(options: argparse.Namespace) -> None:
+def _devices(_: argparse.Namespace) -> None:
     from gpumon.sampler import capabilities, describe
 
-    found = capabilities()
-    print(json.dumps(found, indent=1) if options.json else describe(found))
+    print(describe(capabilities()))
 
 
 def _kind(path: Path) -> str:

@@ -15,7 +15,6 @@ from typing import Optional
 
 from gpumon import stats
 from gpumon.phase_metrics import (
-    IDLE_BELOW,
     Phase,
     idle_pauses,
     phase_of,
@@ -73,7 +72,7 @@ def diagnose(recording: Recording) -> list[Diagnosis]:
 
     A trace without phases is one, ``(all)``.
     """
-    rows = rows_of(recording, "phase", IDLE_BELOW)
+    rows = rows_of(recording)
     by_phase: dict[str, list[Row]] = {}
     for row in rows:
         by_phase.setdefault(row["phase"], []).append(row)

@@ -1,4 +1,6 @@
-"""This module defines gpumon's one user error, its warnings and its printable text."""
+"""This module defines gpumon's errors, its warnings and its printable text."""
+
+from __future__ import annotations
 
 import contextlib
 import sys
@@ -30,6 +32,30 @@ class MonitorError(Exception):
     def _render_traceback_(self) -> list[str]:
         """What IPython shows in a notebook in place of a traceback."""
         return [str(self)]
+
+
+class Unavailable(Exception):
+    """A series cannot be read; the message is the reason that the trace keeps.
+
+    permanent: asking again is pointless (not supported, function missing in this driver).
+    lost: the whole device is gone. wrong_request: the user asked for what is not there.
+    code: NVML's own number of the error.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        permanent: bool = False,
+        lost: bool = False,
+        wrong_request: bool = False,
+        code: int | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.permanent = permanent
+        self.lost = lost
+        self.wrong_request = wrong_request
+        self.code = code
 
 
 def warn(message: str) -> None:

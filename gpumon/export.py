@@ -25,14 +25,10 @@ FIRST_PROCESS = 2_000_000_000
 FIRST_THREAD = 1_000_000_000
 
 
-def export(
-    recording: Recording,
-    target: str | os.PathLike[str],
-    kind: str | None = None,
-) -> Path:
+def export(recording: Recording, target: str | os.PathLike[str]) -> Path:
     """See :meth:`gpumon.Trace.export`; the file appears whole or not at all."""
     path = Path(target)
-    kind = kind or path.suffix.lstrip(".").lower()
+    kind = path.suffix.lstrip(".").lower()
     if kind not in FORMATS:
         raise MonitorError(f"cannot export to {path}: no format {kind!r}; use .csv or .json")
 

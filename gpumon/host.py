@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from gpumon.process import busy_and_total
 from gpumon.series import Series, Source, Unavailable
 
 MIB = 2**20
@@ -24,13 +25,13 @@ def host_description() -> dict[str, Any]:
     return {
         "name": "host",
         "kind": "host",
-        "cores": _count(),
+        "cores": os.cpu_count() or 1,
         "memory total (MiB)": round(psutil.virtual_memory().total / MIB),
     }
 
 
 def host_sources() -> list[Source]:
-    return [_cpu(), _cores(), _memory(), _disk(), _network(), _sampler()]
+    return [_cpu(), _memory(), _disk(), _network(), _sampler()]
 
 
 def sampler_memory() -> float:
@@ -38,54 +39,26 @@ def sampler_memory() -> float:
     return float(psutil.Process().memory_info().rss / MIB)
 
 
-def _count() -> int:
-    return os.cpu_count() or 1
-
-
-def _busy_and_total(times: Any) -> tuple[float, float]:
-    """Seconds: waiting for a disk is idle, and guests are in user time already."""
-    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return total - times.idle - getattr(times, "iowait", 0.0), total
-
-
-def _percent(new: tuple[float, float], old: tuple[float, float]) -> float:
-    return min(100.0, max(0.0, 100 * (new[0] - old[0]) / (new[1] - old[1])))
-
-
 def _cpu() -> Source:
-    before = [_busy_and_total(psutil.cpu_times())]
-    share: list[float | None] = [None]
-    # The kernel counts in ticks of 10 ms: over less than 50 ms a share means nothing.
-    least = 0.05 * _count()
-
-    def read() -> tuple[float | None]:
-        now = _busy_and_total(psutil.cpu_times())
-        if now[1] - before[0][1] >= least:
-            share[0] = _percent(now, before[0])
-            before[0] = now
-        return (share[0],)
-
-    api = "psutil.cpu_times, busy share of all cores since the reading before"
-    return Source("host", [Series("host/cpu (%)", api, 1)], read, every=0.5)
-
-
-def _cores() -> Source:
-    before = [_busy_and_total(times) for times in psutil.cpu_times(percpu=True)]
-    api = "psutil.cpu_times, busy share since the reading before"
-    series = [Series(f"host/cpu{number} (%)", api) for number in range(len(before))]
+    """Busy shares of all cores together and of each: waiting for a disk is idle."""
+    cores = range(os.cpu_count() or 1)
+    before = busy_and_total(cores)
 
     def read() -> list[float | None]:
-        now = [_busy_and_total(times) for times in psutil.cpu_times(percpu=True)]
-        if len(now) != len(before):
+        now = busy_and_total(cores)
+        if now.keys() != before.keys():
             raise Unavailable("the number of cores has changed", permanent=True)
-        shares = [
-            _percent(new, old) if new[1] - old[1] >= 0.05 else None
-            for new, old in zip(now, before, strict=True)
-        ]
-        before[:] = now
-        return shares
+        grown = [(now[c][0] - before[c][0], now[c][1] - before[c][1]) for c in before]
+        before.update(now)
+        grown.insert(0, (sum(busy for busy, _ in grown), sum(total for _, total in grown)))
+        # The kernel counts in ticks of 10 ms: over less than 50 ms a share means nothing.
+        return [100 * busy / total if total >= 0.05 else None for busy, total in grown]
 
-    return Source("host", series, read, every=1.0)
+    names = ["host/cpu (%)", *(f"host/cpu{number} (%)" for number in before)]
+    api = "/proc/stat, busy share since the reading before"
+    return Source(
+        "host", [Series(name, api, int(n == 0)) for n, name in enumerate(names)], read, 1.0
+    )
 
 
 def _memory() -> Source:
@@ -125,7 +98,7 @@ def _rates(
         before[:] = [(now, sums)]
         return rates
 
-    return Source("host", [Series(f"host/{name} (MiB/s)", api, 2) for name in names], read, 1.0)
+    return Source("host", [Series(f"host/{name} (MiB/s)", api, 2) for name in names], read, 2.0)
 
 
 def _disk() -> Source:

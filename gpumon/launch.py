@@ -19,7 +19,7 @@ def environment() -> dict[str, str]:
 
 
 def start(
-    module: str, config: dict[str, Any], stdout: int, stderr: int | IO[bytes]
+    module: str, config: dict[str, Any], stdout: int | IO[bytes], stderr: int | IO[bytes]
 ) -> subprocess.Popen[bytes]:
     """Run a module of gpumon with a configuration; its standard input ends when we do.
 

@@ -1,10 +1,9 @@
 """This module merges traces of several ranks or hosts on one time axis.
 
 Traces of one boot share the monotonic clock and are laid on each other exactly. Those of different
-machines are aligned by their clock offset, where one was measured (:mod:`gpumon.clocks`),
-else by wall time, as well as their clocks agree; the merged trace says which. A GPU or a
-host that several ranks of one machine have recorded is taken once, from the first. A recording that
-is in two of the traces is refused.
+machines are aligned by their clock offset, where one was measured (:mod:`gpumon.launch`), else by
+wall time; the merged trace says which. A GPU or a host that several ranks of one machine have
+recorded is taken once, from the first. A recording that is in two of the traces is refused.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpumon import clocks
 from gpumon.errors import MonitorError
-from gpumon.recording import NAN, Mark, Recording
+from gpumon.recording import Mark, Recording
 from gpumon.stats import Floats
+from gpumon.trace_files import HUGE
 
 
 def merge(recordings: Sequence[Recording]) -> Recording:
@@ -28,17 +27,14 @@ def merge(recordings: Sequence[Recording]) -> Recording:
 
     Raises MonitorError where a recording would count twice.
     """
-    if len(recordings) == 1:
-        return recordings[0]
     _refuse_copies(recordings)
     names = _machine_names(recordings)
     several = len(set(names)) > 1
     shifts, sentences = _shifts(recordings, names)
     ends = [part.end + shift for part, shift in zip(recordings, shifts, strict=True)]
-    end = max(ends)
     # Where one ends before the others is a moment too: from there on its values are unknown.
     moments = [part.times + shift for part, shift in zip(recordings, shifts, strict=True)]
-    times = np.unique(np.concatenate([*moments, [moment for moment in ends if moment < end]]))
+    times = np.unique(np.concatenate([*moments, [end for end in ends if end < max(ends)]]))
     devices: list[dict[str, Any]] = []
     series: list[dict[str, Any]] = []
     columns: dict[str, Floats] = {}
@@ -48,37 +44,35 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     for number, (part, shift, machine) in enumerate(zip(recordings, shifts, names, strict=True)):
         prefix = f"{machine}:" if several else ""
         rank = part.header["rank"]
-        rank_name = f"rank{rank if rank is not None else number}:"
-        fresh = {}
+        owners = {
+            owner: f"{prefix}rank{number if rank is None else rank}:{owner}"
+            for owner in ("process", "sampler")
+        }
         for device in part.devices:
             identity = (machine, device.get("uuid") or device["name"])
             if identity not in taken:
                 taken.add(identity)
-                fresh[device["name"]] = prefix + device["name"]
+                owners[device["name"]] = prefix + device["name"]
                 where = {"machine": machine} if several else {}
                 devices.append({**device, "name": prefix + device["name"], **where})
-        values = _values(part, times - shift, end - shift)
+        values = _values(part, times - shift, part.end if part.end + shift < max(ends) else HUGE)
         places: dict[int, int] = {}
         for index, entry in enumerate(part.header["series"]):
             owner, _, quantity = entry["key"].partition("/")
-            if owner in fresh:
-                key = f"{fresh[owner]}/{quantity}"
-            elif owner in ("process", "sampler"):
-                key = f"{prefix}{rank_name}{owner}/{quantity}"
-            else:
-                continue
-            places[index] = len(series)
-            series.append({**entry, "key": key})
-            columns[key] = values[:, index]
+            if owner in owners:
+                key = f"{owners[owner]}/{quantity}"
+                places[index] = len(series)
+                series.append({**entry, "key": key})
+                columns[key] = values[:, index]
         for mark in part.marks:
-            own = {} if rank is None or "rank" in mark.attributes else {"rank": rank}
+            own = {} if rank is None else {"rank": rank}
             marks.append(
                 replace(
                     mark,
                     start=mark.start + shift,
                     end=mark.end + shift,
                     process=f"{machine}:{mark.process}",
-                    attributes={**mark.attributes, **own},
+                    attributes={**own, **mark.attributes},
                 )
             )
         for event in part.events:
@@ -90,19 +84,34 @@ def merge(recordings: Sequence[Recording]) -> Recording:
             events.append(moved)
     # The host lanes come last, as in a trace of one machine.
     devices.sort(key=lambda device: device["kind"] == "host")
+    headers = [part.header for part in recordings]
+    working = [header["nvml"] for header in headers if header["nvml"].get("available")]
+    watching = [header["nvml"] for header in headers if header["devices"]]
+    header = {
+        **min(headers, key=lambda header: float(header["start (unix s)"])),
+        "host": ", ".join(dict.fromkeys(names)),
+        "rank": None,
+        "nvml": [*working, *watching, headers[0]["nvml"]][0],
+        "clock": f"{len(headers)} traces; monotonic within a machine, and between machines whose "
+        "clocks' difference was measured; else wall time",
+        "clocks": sentences,
+        "interval (s)": max(header["interval (s)"] for header in headers),
+        "thinned": max(header.get("thinned", 1) for header in headers),
+        "devices": devices,
+        "series": series,
+    }
     return Recording(
         recordings[0].prefix,
-        _header(recordings, names, devices, series) | {"clocks": sentences},
+        header,
         pd.DataFrame(columns, index=pd.Index(times, name="time (s)")),
         sorted(events, key=lambda event: event["t"]),
         sorted(marks, key=lambda mark: (mark.start, mark.depth)),
-        end,
+        max(ends),
         sum(part.damaged for part in recordings),
     )
 
 
 def _refuse_copies(recordings: Sequence[Recording]) -> None:
-    """Raise MonitorError if two of the traces hold the same recording, as a copy does."""
     found: dict[tuple[str, float, Any], Path] = {}
     for part in recordings:
         header = part.header
@@ -118,12 +127,11 @@ def _refuse_copies(recordings: Sequence[Recording]) -> None:
 def _machine_names(recordings: Sequence[Recording]) -> list[str]:
     """Each trace's machine, distinguished by boot, so two containers of one name stay two."""
     found: dict[tuple[str, Any], str] = {}
-    for part in recordings:
-        host, boot = part.header["host"], part.header["boot"]
-        if (host, boot) not in found:
-            same = sum(known[0] == host for known in found)
-            found[host, boot] = host if not same else f"{host}#{same + 1}"
-    return [found[part.header["host"], part.header["boot"]] for part in recordings]
+    machines = [(part.header["host"], part.header["boot"]) for part in recordings]
+    for machine in dict.fromkeys(machines):
+        same = sum(known[0] == machine[0] for known in found)
+        found[machine] = f"{machine[0]}#{same + 1}" if same else machine[0]
+    return [found[machine] for machine in machines]
 
 
 def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list[float], list[str]]:
@@ -146,7 +154,12 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
         if number != first[boot]:
             continue
         if offset is not None and reference != number:
-            sentences.append(clocks.offset_sentence(offset, names[number], names[reference]))
+            wall, within = offset["wall (s)"], offset["within (s)"]
+            sentences.append(
+                f"The clock of {names[number]} was {abs(wall):.6f} s "
+                f"{'ahead of' if wall >= 0 else 'behind'} that of {names[reference]}, within "
+                f"{within:.6f} s, measured during the run, and is corrected."
+            )
         elif number and not any(each["boot"] == boot for each in offsets.values()):
             sentences.append(
                 f"The clock offset between {names[number]} and {names[0]} is not known: the traces "
@@ -156,33 +169,8 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
 
 
 def _values(part: Recording, moments: Floats, end: float) -> Floats:
-    """What held at each moment; NaN before the recording's start and after its end."""
+    """What held at each moment; NaN before the recording's start and from its end on."""
     # A hair of tolerance: adding and taking off a shift does not give back the same last bit.
     places = np.searchsorted(part.times, moments + 1e-9, "right") - 1
-    over = (places < 0) | ((moments > part.end - 1e-9) & (part.end < end))
-    values = np.vstack([part.frame.to_numpy(), np.full(len(part.keys), NAN)])
-    return values[np.where(over, -1, places)]
-
-
-def _header(
-    recordings: Sequence[Recording],
-    names: Sequence[str],
-    devices: list[dict[str, Any]],
-    series: list[dict[str, Any]],
-) -> dict[str, Any]:
-    headers = [part.header for part in recordings]
-    working = [header["nvml"] for header in headers if header["nvml"].get("available")]
-    watching = [header for header in headers if header["devices"]] or headers
-    first = min(headers, key=lambda header: float(header["start (unix s)"]))
-    return {
-        **first,
-        "host": ", ".join(dict.fromkeys(names)),
-        "rank": None,
-        "nvml": working[0] if working else watching[0]["nvml"],
-        "clock": f"{len(headers)} traces; monotonic within a machine, and between machines whose "
-        "clocks' difference was measured; else wall time",
-        "interval (s)": max(header["interval (s)"] for header in headers),
-        "thinned": max(header.get("thinned", 1) for header in headers),
-        "devices": devices,
-        "series": series,
-    }
+    values = np.vstack([part.frame.to_numpy(), np.full(len(part.keys), np.nan)])
+    return values[np.where((places < 0) | (moments > end - 1e-9), -1, places)]

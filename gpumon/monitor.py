@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import subprocess
 import sys
 import tempfile
@@ -17,15 +16,19 @@ from typing import IO, TYPE_CHECKING, Any
 from gpumon import launch
 from gpumon.errors import MonitorError, printable, required_for, warn
 from gpumon.phases import Marker, Phase
-from gpumon.trace_files import create, hold, marks_file, new_file, prefix_of, release, samples_file
-from gpumon.trace_format import VERSION
+from gpumon.trace_files import (
+    VERSION,
+    Lock,
+    create,
+    marks_file,
+    new_file,
+    prefix_of,
+    samples_file,
+)
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from filelock import FileLock
     from matplotlib.figure import Figure
 
-    from gpumon.diagnosis import Diagnosis
     from gpumon.live_chart import LiveView
     from gpumon.trace import Trace
 
@@ -89,14 +92,16 @@ class Monitor:
         self.gpu_ids = None if gpu_ids is None else list(gpu_ids)
         self.live = live
         self.marker = Marker(marks_file(self.path))
-        self._program_root: int | None = launch.program_root(self.rank)
-        self._process_root: int | None = None
+        self.program_root = launch.program_root(self.rank)
+        self.process_root: int | None = None
+        """The process whose descendants are recorded; None: this one."""
         self._view: LiveView | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
-        self._lock: FileLock | None = None
-        self._complaints: IO[bytes] | None = None
-        self._messages = b""
+        self._lock: Lock | None = None
+        self._said: IO[bytes] | None = None
+        self._place = 0
+        self._last = ""
         self._heard = 0.0
 
     def __enter__(self) -> Monitor:
@@ -133,7 +138,7 @@ class Monitor:
             MonitorError: the name is empty or not a string.
         """
         if self._process is not None and time.monotonic() > self._heard + LISTEN_SECONDS:
-            self._listen(0.0)
+            self._listen()
         return self.marker.phase(name, **attributes)
 
     def start(self) -> None:
@@ -156,18 +161,17 @@ class Monitor:
             "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
             "order": os.environ.get("CUDA_DEVICE_ORDER"),
             "parent": os.getpid(),
-            "process_root": os.getpid() if self._process_root is None else self._process_root,
-            "program_root": self._program_root,
+            "process_root": self.process_root or os.getpid(),
+            "program_root": self.program_root,
             "rank": self.rank,
             "program": printable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),
             "version": VERSION,
         }
         # Not a pipe, which a talkative library could fill until the sampler blocks.
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the sampler)
+        said = self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the sampler)
+        self._place, self._last = 0, ""
         try:
-            self._process = launch.start(
-                "gpumon.sampler", config, subprocess.PIPE, self._complaints
-            )
+            self._process = launch.start("gpumon.sampler", config, said, said)
         except OSError as error:
             self._release()
             warn(f"gpumon cannot start its sampler: {error}")
@@ -215,7 +219,7 @@ class Monitor:
                 process.kill()
                 process.wait()
             try:
-                self._listen(0.0)
+                self._listen()
             finally:
                 # Also where the program has warnings be errors.
                 self._close(process)
@@ -229,26 +233,6 @@ class Monitor:
 
         return read(self.path)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return every series as a table; see :meth:`gpumon.Trace.to_pandas`."""
-        return self.read().to_pandas()
-
-    def phases(self) -> pd.DataFrame:
-        """Return every marked phase as a table; see :meth:`gpumon.Trace.phases`."""
-        return self.read().phases()
-
-    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> pd.DataFrame:
-        """Return figures for each phase and device; see :meth:`gpumon.Trace.summary`."""
-        return self.read().summary(by=by, idle_threshold=idle_threshold)
-
-    def diagnosis(self) -> list[Diagnosis]:
-        """Return the sentences that name each phase's limit; see :meth:`gpumon.Trace.diagnosis`."""
-        return self.read().diagnosis()
-
-    def metadata(self) -> dict[str, Any]:
-        """Return how the trace was recorded and what it cost; see :meth:`gpumon.Trace.metadata`."""
-        return self.read().metadata()
-
     def plot(self, **options: Any) -> Figure:
         """Draw the chart; see :meth:`gpumon.Trace.plot`."""
         return self.read().plot(**options)
@@ -257,7 +241,7 @@ class Monitor:
 
     def _close(self, process: subprocess.Popen[bytes]) -> None:
         """Close what is open; the sampler has ended."""
-        for stream in (process.stdin, process.stdout, self._complaints):
+        for stream in (process.stdin, self._said):
             with contextlib.suppress(OSError):
                 if stream is not None:
                     stream.close()
@@ -270,7 +254,7 @@ class Monitor:
 
     def _release(self) -> None:
         if self._lock is not None:
-            release(self._lock)
+            self._lock.release()
         self._lock = None
 
     def _show(self) -> None:
@@ -287,46 +271,36 @@ class Monitor:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline and self.running:
-            if self._listen(0.05):
+            if self._listen():
                 return
+            time.sleep(0.01)
         if self.running:
             warn(f"gpumon's sampler is not ready after {READY_SECONDS:.0f} s; continuing without")
             return
-        self._listen(0.0)
-        assert self._process is not None and self._complaints is not None
-        self._complaints.seek(0)
-        last = self._complaints.read().decode("utf-8", "replace").strip().splitlines()
-        why = last[-1] if last else f"exit status {self._process.returncode}"
+        self._listen()
+        assert self._process is not None
+        why = self._last or f"exit status {self._process.returncode}"
         self._close(self._process)
         warn(f"gpumon's sampler could not start, so nothing is recorded: {why}")
 
-    def _listen(self, seconds: float) -> bool:
-        """Pass on what the sampler says, as warnings; True once it has said that it is ready."""
-        process = self._process
+    def _listen(self) -> bool:
+        """Pass on what the sampler has said since, as warnings; True once it says it is ready."""
         self._heard = time.monotonic()
-        if process is None or process.stdout is None or process.stdout.closed:
-            return False
-        ready = False
-        pipe = process.stdout.fileno()
-        poll = select.poll()  # select() knows no file number beyond 1023
-        poll.register(pipe, select.POLLIN)
-        while poll.poll(1000 * seconds):
-            data = os.read(pipe, 4096)
-            if not data:
-                break
-            *lines, self._messages = (self._messages + data).split(b"\n")
-            for line in lines:
-                if line == b"ready":
-                    ready = True
-                elif line.startswith(b"warning: "):
-                    warn(line[9:].decode("utf-8", "replace"))
-                elif line.startswith(b"error: "):
-                    raise MonitorError(line[7:].decode("utf-8", "replace"))
-            seconds = 0.0
-        return ready
+        assert self._said is not None
+        said, end, _ = os.pread(self._said.fileno(), 2**16, self._place).rpartition(b"\n")
+        self._place += len(said + end)
+        lines = said.decode("utf-8", "replace").split("\n")
+        for line in lines:
+            kind, _, text = line.partition(": ")
+            if kind == "warning":
+                warn(text)
+            elif kind == "error":
+                raise MonitorError(text)
+            self._last = line or self._last
+        return "ready" in lines
 
 
-def create_files(monitor: Monitor) -> FileLock:
+def create_files(monitor: Monitor) -> Lock:
     """Clear the way for a trace, and hold it for this monitor until the lock is released.
 
     An older trace of the same name is deleted. Raises MonitorError where the files cannot be
@@ -336,7 +310,7 @@ def create_files(monitor: Monitor) -> FileLock:
         monitor.path.parent.mkdir(parents=True, exist_ok=True)
         monitor.marker.close()
         # Held from here on: a second monitor that starts meanwhile must not touch a thing.
-        lock = hold(monitor.path)
+        lock = Lock(monitor.path)
         try:
             new_file(samples_file(monitor.path)).unlink(missing_ok=True)
             os.close(create(samples_file(monitor.path)))
@@ -344,7 +318,7 @@ def create_files(monitor: Monitor) -> FileLock:
             os.write(marks, b'{"gpumon marks": 1}\n')
             os.close(marks)
         except BaseException:
-            release(lock)
+            lock.release()
             raise
     except OSError as error:
         raise MonitorError(
@@ -352,8 +326,3 @@ def create_files(monitor: Monitor) -> FileLock:
             "choose another path for Monitor"
         ) from error
     return lock
-
-
-def record_local_ranks(monitor: Monitor) -> None:
-    """Count all processes that the launcher started on this host as the recorded program."""
-    monitor._process_root = monitor._program_root

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpumon.series import Unavailable
+from gpumon.errors import Unavailable
 
 # Errors that asking again cannot cure.
 _PERMANENT = (
@@ -84,7 +85,19 @@ def query(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except nvml().NVMLError as error:
-        raise failure(function.__name__, error.value) from None
+        raise as_unavailable(error) from None
+
+
+def as_unavailable(error: Exception) -> Unavailable:
+    """Any error of a reader as the reason that the trace keeps; of NVML's with the call."""
+    if isinstance(error, Unavailable):
+        return error
+    code = getattr(error, "value", None)
+    if type(error).__module__ != "pynvml" or code is None:
+        return Unavailable(f"{type(error).__name__}: {error}")
+    calls = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = [name for name in calls if name.startswith("nvml")]
+    return failure(names[-1], code)
 
 
 def field_values(handle: Any, fields: list[Any], kind: str = "ullVal") -> list[int]:
@@ -154,50 +167,42 @@ def find_devices(
     if visible is not None and visible.startswith("MIG-"):
         raise Unavailable(f"the GPU of CUDA_VISIBLE_DEVICES={visible} {NO_MIG}", permanent=True)
     devices = _all_devices()
-    seen = _seen(devices, visible, order)
-    for number, device in enumerate(seen):
-        device.cuda = number
-    if wanted is None:
-        return [d for d in devices if d in seen]
-    chosen = []
-    for want in wanted:
-        found = [d for d in devices if _is(d, str(want))]
-        if not found:
-            there = ", ".join(f"{d.name} {d.uuid}" for d in devices) or "none"
-            raise Unavailable(
-                f"no GPU {want!r} on this machine; there are: {there}", wrong_request=True
-            )
-        chosen += [d for d in found if d not in chosen]
-    return [d for d in devices if d in chosen]
-
-
-def _seen(devices: list[Device], visible: str | None, order: str | None) -> list[Device]:
-    """The devices that the program sees, in the order in which CUDA numbers them.
-
-    CUDA puts the fastest GPU first by its own rule, unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
-    """
-    kinds = {d.product for d in devices if d.handle is not None}
-    if order != "PCI_BUS_ID" and len(kinds) > 1:
+    # CUDA puts the fastest GPU first by its own rule, unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    if order != "PCI_BUS_ID" and len({d.product for d in devices if d.handle is not None}) > 1:
         for device in devices:
             device.extra["order"] = ORDER
-    return devices if visible is None else _visible(devices, visible)
+    seen = devices if visible is None else _named(devices, visible.split(","))
+    for number, device in enumerate(seen):
+        device.cuda = number
+    if wanted is not None:
+        seen = []
+        for want in wanted:
+            found = _named(devices, [str(want)])
+            if not found:
+                there = ", ".join(f"{d.name} {d.uuid}" for d in devices) or "none"
+                raise Unavailable(
+                    f"no GPU {want!r} on this machine; there are: {there}", wrong_request=True
+                )
+            seen += found
+    return [device for device in devices if device in seen]
 
 
-def _is(device: Device, want: str) -> bool:
-    """Whether a name, NVML index, or (the beginning of a) UUID means this device."""
-    if want.isdigit():
-        return device.name == f"gpu{want}"
-    return device.name == want or (len(want) > 4 and device.uuid.startswith(want))
+def _named(devices: list[Device], entries: list[str]) -> list[Device]:
+    """The devices of these names, NVML indices, or (beginnings of) UUIDs, in this order.
 
-
-def _visible(devices: list[Device], text: str) -> list[Device]:
-    """What CUDA shows for a CUDA_VISIBLE_DEVICES: it stops at the first entry it cannot find."""
+    As CUDA does, it stops at the first entry that it cannot find.
+    """
     chosen: list[Device] = []
-    for entry in (part.strip() for part in text.split(",")):
-        found = [d for d in devices if entry and _is(d, entry)]
+    for entry in map(str.strip, entries):
+        found = [
+            device
+            for device in devices
+            if entry in (device.name, device.name.removeprefix("gpu"))
+            or (len(entry) > 4 and device.uuid.startswith(entry))
+        ]
         if not found:
             break
-        chosen += [d for d in found if d not in chosen]
+        chosen += [device for device in found if device not in chosen]
     return chosen
 
 

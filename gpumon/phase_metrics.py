@@ -6,6 +6,7 @@ The rules of :mod:`gpumon.diagnosis` are made of these.
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,38 +62,28 @@ def host_share(recording: Recording, host: dict[str, Any]) -> HostShare:
     Where several programs of one host were recorded, each has its own part, and none is treated
     as the host's.
     """
-    used, cores = _pair(recording, host, "CPU allowance", "%", "cores")
+    cpu, cores = _pair(recording, host, "CPU allowance", "%", "cores")
     memory, most = _pair(recording, host, "memory allowance", "MiB", "MiB")
     whole = recording.series(f"{host['name']}/cpu (%)")
-    cpu = recording.series(used) if used else None
     if cpu is not None and whole is not None:
         cpu = np.where(np.isnan(cpu), whole, cpu)
-    return HostShare(cpu, cores, recording.series(memory) if memory else None, most)
+    return HostShare(cpu, cores, memory, most)
 
 
 def _pair(
     recording: Recording, host: dict[str, Any], quantity: str, used: str, amount: str
-) -> tuple[str | None, float]:
-    """The series of what was used, by name, and the least amount that there was to use."""
-    prefix = host["name"].removesuffix("host")
-    endings = f"process/{quantity} used ({used})", f"process/{quantity} ({amount})"
-    keys = [
-        [k for k in recording.keys if k.startswith(prefix) and _owner(k, prefix) == ending]
-        for ending in endings
-    ]
+) -> tuple[stats.Floats | None, float]:
+    """What was used of what there was to use, and the least of that; only for one program."""
+    machine = re.escape(host["name"].removesuffix("host"))
+    endings = f"{quantity} used ({used})", f"{quantity} ({amount})"
+    patterns = [rf"{machine}(rank\w+:)?process/{re.escape(ending)}" for ending in endings]
+    keys = [[k for k in recording.keys if re.fullmatch(p, k)] for p in patterns]
     if any(len(found) != 1 for found in keys):
         return None, math.nan
     series, limits = (recording.series(found[0]) for found in keys)
     if series is None or limits is None:
         return None, math.nan
-    return keys[0][0], float(np.nanmin(limits))
-
-
-def _owner(key: str, prefix: str) -> str:
-    """A series of a process without the names of its machine and its rank."""
-    rest = key.removeprefix(prefix)
-    rank, colon, own = rest.partition(":")
-    return own if colon and rank.startswith("rank") else rest
+    return series, float(np.nanmin(limits))
 
 
 @dataclass

@@ -40,24 +40,12 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-_encode = json.JSONEncoder(default=_plain).encode
-
-
 def _attributes(attributes: dict[str, Any]) -> str:
-    """Attributes as JSON; where it cannot hold one, all as text, for no mark ends a program."""
-    if not attributes:
-        return "{}"
+    """Attributes as JSON; where it cannot hold one, their kinds, for no mark ends a program."""
     try:
-        return _encode(attributes)
+        return json.dumps(attributes, default=_plain)
     except Exception:  # a key that is no text, a circle, and whatever an object raises
-        return _encode({name: _text(value) for name, value in attributes.items()})
-
-
-def _text(value: Any) -> str:
-    try:
-        return str(value)
-    except Exception:
-        return f"a {type(value).__name__} that gives no text"
+        return json.dumps({name: f"a {type(value).__name__}" for name, value in attributes.items()})
 
 
 class Marker:
@@ -78,7 +66,6 @@ class Marker:
         self._file = -1
         self._warned = False
         self._numbers = itertools.count()
-        self._names: dict[str, str] = {}
         self._owed = b""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -135,15 +122,6 @@ class Marker:
                 f"gpumon cannot mark phases in {self.path}: {why}; "
                 "the program continues, and the marks are written once they can be"
             )
-
-    def _quoted(self, name: str) -> str:
-        """The name as JSON; names repeat, so each is encoded once."""
-        known = self._names.get(name)
-        if known is None:
-            if len(self._names) > 4096:
-                self._names.clear()
-            known = self._names[name] = json.dumps(name)
-        return known
 
     def close(self) -> None:
         """Write pending marks and close the file; a later mark opens it again."""
@@ -258,7 +236,7 @@ class Phase:
         tail = _attributes(self._attributes)
         # Taken last, so that the phase does not hold the cost of its own mark.
         now = time.monotonic_ns()
-        marker._write(f'["B",{now},{os.getpid()},{number},{marker._quoted(full)},{tail}]\n')
+        marker._write(f'["B",{now},{os.getpid()},{number},{json.dumps(full)},{tail}]\n')
         return self
 
     def __exit__(

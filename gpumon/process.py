@@ -88,16 +88,14 @@ def tree(root: int, besides: int | None = None) -> Iterator[int]:
                     waiting += [int(child) for child in slurp(f"{thread.path}/children").split()]
 
 
-def limit_sources(root: int) -> list[Source]:
+def limit_source(root: int) -> Source:
     """What process ``root`` may use of CPU and memory; no share where it may use everything."""
-    return [_cpu(root), _memory(root)]
-
-
-def _cpu(root: int) -> Source:
     count = os.cpu_count() or 1
+    machine = os.sysconf("SC_PHYS_PAGES") * PAGE / MIB
     before: dict[object, tuple[float, float]] = {}
+    groups = _groups(root)
 
-    def read() -> list[float | None]:
+    def cpu() -> list[float | None]:
         now = time.monotonic()
         cpus = _affinity(root)
         shares: list[float | None] = []
@@ -106,7 +104,7 @@ def _cpu(root: int) -> Source:
             times = busy_and_total(cpus).values()
             busy, total = sum(b for b, _ in times), sum(t for _, t in times)
             shares.append(_rate(before, frozenset(cpus), busy, total))
-        for folder in _groups(root):
+        for folder in groups:
             quota, _, period = _text(folder / "cpu.max").partition(" ")
             # A limit of more cores than there are for it limits nothing.
             if quota.isdigit() and (limit := int(quota) / int(period)) < len(cpus):
@@ -117,36 +115,26 @@ def _cpu(root: int) -> Source:
         # The limit that is nearest holds the program back, whichever it is.
         return [min(100.0, max(known)) if known else None, cores]
 
-    api = "the fullest of: busy share of the CPUs in its affinity, cgroups' time of their quota"
-    series = [
-        Series("process/CPU allowance used (%)", api, 1),
-        Series("process/CPU allowance (cores)", "CPU affinity and cgroups' quotas", 2),
-    ]
-    return Source("process", series, read, 0.5)
-
-
-def _memory(root: int) -> Source:
-    most = os.sysconf("SC_PHYS_PAGES") * PAGE / MIB
-
-    def read() -> list[float | None]:
+    def memory() -> list[float | None]:
         limits = []
-        for folder in _groups(root):
+        for folder in groups:
             limit = _text(folder / "memory.max")
-            if limit.isdigit() and int(limit) / MIB < most:
+            if limit.isdigit() and int(limit) / MIB < machine:
                 idle = _number(folder / "memory.stat", "inactive_file")
                 held = max(0, _number(folder / "memory.current") - idle)
                 limits.append((int(limit) / MIB, held / MIB))
-        if not limits:
-            return [None, most]
-        amount, used = min(limits, key=lambda limit: limit[0] - limit[1])
+        amount, used = min(limits, key=lambda limit: limit[0] - limit[1], default=(machine, None))
         return [used, amount]
 
-    api = "the cgroup's memory without page cache that can be dropped at once"
+    api = "the fullest of: busy share of the CPUs in its affinity, cgroups' time of their quota"
+    held = "the cgroup's memory without page cache that can be dropped at once"
     series = [
-        Series("process/memory allowance used (MiB)", api),
+        Series("process/CPU allowance used (%)", api, 1),
+        Series("process/CPU allowance (cores)", "CPU affinity and cgroups' quotas", 2),
+        Series("process/memory allowance used (MiB)", held),
         Series("process/memory allowance (MiB)", "cgroups' limits"),
     ]
-    return Source("process", series, read, 1.0)
+    return Source("process", series, lambda: [*cpu(), *memory()], 1.0)
 
 
 def _rate(
@@ -188,7 +176,7 @@ def busy_and_total(cpus: Collection[int]) -> dict[int, tuple[float, float]]:
 
 
 def _groups(process: int) -> list[Path]:
-    """The folders of a process's control group and those above it; none without version 2."""
+    """The folders of a process's control group and those above it that have limits of version 2."""
     lines = _text(PROC / str(process) / "cgroup").splitlines()
     path = next((line[3:] for line in lines if line.startswith("0::")), None)
     if path is None:
@@ -196,7 +184,10 @@ def _groups(process: int) -> list[Path]:
     folder = GROUPS / path.lstrip("/")
     if ".." in path or not folder.is_dir():
         folder = GROUPS  # a container's own group is all that it sees
-    return [each for each in (folder, *folder.parents) if each.is_relative_to(GROUPS)]
+    groups = [each for each in (folder, *folder.parents) if each.is_relative_to(GROUPS)]
+    return [
+        each for each in groups if (each / "cpu.max").exists() or (each / "memory.max").exists()
+    ]
 
 
 def _text(file: Path) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import json
 import os
 import signal
 import subprocess
@@ -18,10 +17,10 @@ from typing import Any
 from gpumon import clocks
 from gpumon.errors import MonitorError
 from gpumon.launch import RankInfo
-from gpumon.monitor import Monitor, create_files, record_local_ranks
+from gpumon.monitor import Monitor, create_files
 from gpumon.phases import TRACE_VARIABLE, write_clock_offset
-from gpumon.trace_files import create, release, samples_file
-from gpumon.trace_format import VERSION
+from gpumon.trace_files import VERSION, samples_file
+from gpumon.writer import Writer
 
 OWN = ("KILL", "STOP", "CHLD", "CLD", "CONT", "TSTP", "TTIN", "TTOU")
 """Signals that cannot be caught, or are between a process and its terminal or its children."""
@@ -85,7 +84,7 @@ def sampling(monitor: Monitor, rank_info: RankInfo) -> Iterator[None]:
         if not rank_info.is_host_sampler:
             stack.enter_context(phases_only(monitor))
         elif rank_info.is_distributed and rank_info.local_rank is not None:
-            record_local_ranks(monitor)
+            monitor.process_root = monitor.program_root  # all that the launcher started here
             stack.enter_context(monitor)
             rank = rank_info.rank or 0  # a job with local ranks has both
             name = monitor.path.name.removesuffix(f"-rank{rank}" if rank else "")
@@ -121,27 +120,15 @@ def phases_only(monitor: Monitor) -> Iterator[None]:
     header = header_of(config, [], [], {"available": False, "reason": why})
     header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
     lock = create_files(monitor)
-    held = create(samples_file(monitor.path))
+    writer = Writer(samples_file(monitor.path))
+    writer.line(header)
     try:
-        try:
-            _write(held, header)
-        except OSError as error:
-            raise MonitorError(
-                f"the trace cannot be written to {monitor.path}: {error.strerror}; "
-                "choose another --out"
-            ) from error
         yield
     finally:
         monitor.marker.close()
-        with contextlib.suppress(OSError):
-            ended = round(time.monotonic() - start, 4)
-            _write(held, {"t": ended, "event": "end", "why": "closed"})
-        os.close(held)
-        release(lock)
-
-
-def _write(file: int, line: dict[str, Any]) -> None:
-    os.write(file, (json.dumps(line) + "\n").encode())
+        writer.event(time.monotonic() - start, "end", why="closed")
+        writer.close()
+        lock.release()
 
 
 def default_path(rank_info: RankInfo = ALONE) -> Path:

@@ -1,22 +1,44 @@
-"""A Recording is one trace in memory: a table of values over time, devices, events and phases."""
+"""A Recording is one trace in memory: a table of values over time, devices, events and phases.
+
+A trace may have been cut off at any byte. A line that is not valid is damaged: it is left out, and
+counted. Without a valid header there is nothing to read, so that is a MonitorError.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from gpumon.errors import MonitorError
+from gpumon.errors import MonitorError, printable
 from gpumon.stats import Floats, find_gaps
-from gpumon.trace_files import read_lines, read_marks
-from gpumon.trace_format import MOST_VALUES, is_event, is_number, is_sample
+from gpumon.trace_files import FORMAT, HUGE, MOST_VALUES, marks_file, samples_file
 
 NAN = float("nan")
 MOST_READ = 5 * MOST_VALUES
 """A recorder may have no room to thin its trace out."""
+LONGEST_LINE = 16 * 2**20
+MOST_SERIES = 10_000
+TEXTS, NUMBERS = ("version", "host", "system", "clock"), ("start (monotonic s)", "start (unix s)")
+AMOUNTS = ("memory total (MiB)", "power limit (W)", "cores")
+"""Numbers that a device may have."""
+EVENTS = {
+    "failed": "series",
+    "back": "series",
+    "device lost": "device",
+    "shared": "device",
+    "gap": "reason",
+}
+"""The field that an event has in addition to its time."""
+WRONG = (TypeError, ValueError, IndexError, KeyError, OverflowError, AttributeError)
+"""What it raises to work with values that are not what they should be."""
 
 
 @dataclass
@@ -91,44 +113,39 @@ class Recording:
         return [device for device in self.devices if device["kind"] == "gpu"]
 
 
-class Recorded(Protocol):
-    """What has a recording, as a :class:`gpumon.Trace` has."""
-
-    @property
-    def recording(self) -> Recording: ...
-
-
 def load(prefix: Path) -> Recording:
     """Read a trace's files, whole or cut off; MonitorError if there is none."""
-    lines = read_lines(prefix)
-    header = next(lines)
+    lines = _lines(samples_file(prefix))
+    header, damaged = _header(lines, prefix)
     keys = [series["key"] for series in header["series"]]
     times: list[float] = []
     rows: list[Floats] = []
     events: list[dict[str, Any]] = []
-    damaged = 0
     now = np.full(len(keys), NAN)
     for line in lines:
-        if is_sample(line, len(keys)) and not (times and line[0] < times[-1]):
-            now[line[1::2]] = line[2::2]  # what a line does not name keeps its value
-            times.append(line[0])
-            rows.append(now.copy())
-            if len(rows) * len(keys) > MOST_READ:
-                raise MonitorError(
-                    f"the trace has more than {MOST_READ:,} values, which no recorder writes"
-                )
-        elif is_event(line):
-            events.append(line)
-        else:
+        try:
+            if isinstance(line, list):
+                moment = _moment(line[0], least=times[-1] if times else 0.0)
+                now[line[1::2]] = line[2::2]  # what a line does not name keeps its value
+                times.append(moment)
+                rows.append(now.copy())
+            else:
+                line["t"] = _moment(line["t"])
+                line[EVENTS.get(line["event"], "t")]
+                events.append(line)
+        except WRONG:
             damaged += 1
-    marked, clock, foreign = read_marks(prefix)
+        if len(rows) * len(keys) > MOST_READ:
+            raise MonitorError(
+                f"the trace has more than {MOST_READ:,} values, which no recorder writes"
+            )
+    marks, clock, foreign = _marks(prefix, header["start (monotonic s)"])
     if clock is not None:
-        header = {**header, "clock offset": clock}
+        header["clock offset"] = clock
     step = header["interval (s)"]
     closing = [event["t"] for event in events if event["event"] == "end"]
     last = times[-1] if times else 0.0
     end = max(closing[-1] if closing else last + step, last)
-    marks = _marks(marked, header["start (monotonic s)"])
     # A program that outlives its sampler continues without samples, which is a gap too.
     end = max([end, *(mark.end for mark in marks)])
     for mark in marks:
@@ -139,6 +156,7 @@ def load(prefix: Path) -> Recording:
     starts = [gap["t"] for gap in found]
     places = np.searchsorted(times, starts, "right")
     values = np.vstack(rows) if rows else np.empty((0, len(keys)))
+    values[~(np.abs(values) < HUGE)] = NAN
     frame = pd.DataFrame(
         np.insert(values, places, NAN, axis=0),
         index=pd.Index(np.insert(np.array(times), places, starts), name="time (s)"),
@@ -149,23 +167,105 @@ def load(prefix: Path) -> Recording:
     return Recording(prefix, header, frame, events, marks, end, damaged + foreign)
 
 
-def _marks(lines: list[list[Any]], origin: float) -> list[Mark]:
-    """Pair the opening and closing lines; a phase never closed stays open, and has no length."""
+def _lines(path: Path) -> Iterator[Any]:
+    """Every whole line of a file, parsed, None for one that is no JSON; none where no file is.
+
+    A last line without its end is being written, or was cut off by a kill, and is no damage.
+    """
+    decode = json.JSONDecoder(object_hook=_plain, parse_constant=lambda _: None).decode
+    try:
+        # Do not wait for a pipe that no process writes to.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise MonitorError(f"{path} is not a file that could hold a trace")
+            while line := file.readline(LONGEST_LINE):
+                if len(line) == LONGEST_LINE:
+                    raise MonitorError(f"{path} is not a gpumon trace: one of its lines has no end")
+                try:
+                    yield decode(line.decode())
+                except (ValueError, RecursionError):
+                    if line.endswith(b"\n") and line.strip():
+                        yield None
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise MonitorError(f"cannot read the trace {path}: {error.strerror}") from error
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    """An object whose texts a terminal can show."""
+    return {
+        printable(name): printable(value) if isinstance(value, str) else value
+        for name, value in fields.items()
+    }
+
+
+def _moment(value: Any, least: float = 0.0) -> float:
+    """A number of seconds; ValueError or TypeError for what is none, or lies before another."""
+    if isinstance(value, str) or not least <= value < HUGE:
+        raise ValueError(f"{value!r} is no moment")
+    return float(value)
+
+
+def _header(lines: Iterator[Any], prefix: Path) -> tuple[dict[str, Any], int]:
+    """The header, whose figures are numbers, and how many lines stand before it."""
+    path, before = samples_file(prefix), 0
+    for header in lines:
+        if isinstance(header, dict) and "gpumon" in header:
+            break
+        before += 1
+    else:
+        what = "has no header line" if before else "holds no whole line"
+        what = what if path.exists() else "does not exist"
+        raise MonitorError(f"no trace at {prefix}: {path} {what}; give the path that Monitor got")
+    if header["gpumon"] != FORMAT:
+        raise MonitorError(
+            f"{path} has trace format {header['gpumon']}, this gpumon reads {FORMAT}: update gpumon"
+        )
+    try:
+        header |= {name: str(header[name]) for name in TEXTS}
+        header |= {name: float(header[name]) for name in NUMBERS}
+        header["interval (s)"] = _moment(header["interval (s)"], 1e-4)
+        header = {"boot": None, "rank": None, **header, "nvml": dict(header["nvml"])}
+        for device in header["devices"]:
+            device |= {"name": str(device["name"]), "kind": str(device["kind"])}
+            amounts = [name for name in AMOUNTS if device.get(name) is not None]
+            device |= {name: 0 + device[name] for name in amounts}
+        if len({str(series["key"]) for series in header["series"]}) > MOST_SERIES:
+            raise ValueError(f"its header lists more than {MOST_SERIES} series")
+    except KeyError as error:
+        raise MonitorError(
+            f"{path} is damaged, or not a gpumon trace: its header has no {error.args[0]}"
+        ) from error
+    except WRONG as error:
+        raise MonitorError(f"{path} is damaged, or not a gpumon trace: {error}") from error
+    return header, before
+
+
+def _marks(prefix: Path, origin: float) -> tuple[list[Mark], dict[str, Any] | None, int]:
+    """The phases, the clocks' offset from another host's if measured, and the damaged lines.
+
+    A phase that was never closed stays open, and has no length.
+    """
     marks: list[Mark] = []
     waiting: dict[tuple[int, int], Mark] = {}
-    for line in lines:
-        if line[0] == "B":
-            _, moment, process, place, name, attributes = line
-            start = moment / 1e9 - origin
-            mark = Mark(name, start, start, process, attributes, open=True)
-            waiting[process, place] = mark
-            marks.append(mark)
-            if not is_number(attributes.get("items", 0), 0):
-                del attributes["items"]  # no count, so nothing to count with
-        else:
-            _, moment, process, place = line
-            closed = waiting.pop((process, place), None)
-            if closed is not None:
-                closed.end = max(moment / 1e9 - origin, closed.start)
-                closed.open = False
-    return sorted(marks, key=lambda mark: (mark.start, mark.depth))
+    clock, damaged = None, 0
+    for line in _lines(marks_file(prefix)):
+        try:
+            if isinstance(line, dict):
+                clock = line.get("clock", clock) if line["gpumon marks"] else clock
+                continue
+            kind, moment, process, place, *opening = line
+            moment = _moment(moment / 1e9) - origin
+            if kind == "B":
+                name, attributes = printable(opening[0]), dict(opening[1])
+                if not isinstance(attributes.get("items", 0), (int, float)):
+                    del attributes["items"]  # no count, so nothing to count with
+                mark = Mark(name, moment, moment, process, attributes, open=True)
+                waiting[process, place] = mark
+                marks.append(mark)
+            elif (closed := waiting.pop((process, place), None)) is not None:
+                closed.end, closed.open = max(moment, closed.start), False
+        except WRONG:
+            damaged += 1
+    return sorted(marks, key=lambda mark: (mark.start, mark.depth)), clock, damaged

@@ -15,7 +15,6 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,9 @@ from gpumon.gpu import gpu_sources
 from gpumon.gpu_processes import ProgramProcesses
 from gpumon.host import host_description, host_sources, sampler_memory
 from gpumon.nvml import close_nvml, find_devices, open_nvml
-from gpumon.process import limit_sources, process_source, tree
-from gpumon.scheduler import Scheduler
-from gpumon.series import Source, Unavailable
-from gpumon.trace_files import samples_file
-from gpumon.trace_format import FORMAT
+from gpumon.process import limit_source, process_source, tree
+from gpumon.series import Scheduler, Source, Unavailable
+from gpumon.trace_files import FORMAT, samples_file
 from gpumon.writer import Writer, send_message
 
 
@@ -56,7 +53,7 @@ def collect_sources(
         nvml = _without_gpus(config, error)
     devices.append(host_description())
     root = config["process_root"]
-    sources += [*host_sources(), process_source(root), *limit_sources(root)]
+    sources += [*host_sources(), process_source(root), limit_source(root)]
     return sources, devices, nvml
 
 
@@ -70,22 +67,6 @@ def _without_gpus(config: dict[str, Any], error: Unavailable) -> dict[str, Any]:
         raise Unavailable(f"{what}: {error}", wrong_request=True)
     code = {} if error.code is None else {"code": error.code}
     return {"available": False, "reason": str(error), **code}
-
-
-def probe(sources: list[Source]) -> None:
-    """Read each source once; one that can never work keeps its series, with the reason."""
-    for source in sources:
-        values: Sequence[float | Exception | None]
-        try:
-            values = source.read()
-        except Unavailable as error:
-            values = [error] * len(source.series)
-            source.dead = error.permanent or error.lost
-        except Exception as error:
-            values = [Unavailable(f"{type(error).__name__}: {error}")] * len(source.series)
-        for series, value in zip(source.series, values, strict=True):
-            if isinstance(value, Unavailable):
-                series.reason = str(value)
 
 
 def header_of(
@@ -152,7 +133,8 @@ def main(arguments: list[str]) -> int:
     except Unavailable as error:
         send_message(f"error: {error}")
         return 2
-    probe(sources)
+    for source in sources:
+        source.probe()
     header = header_of(config, sources, devices, nvml)
     gc.collect()
     gc.freeze()
@@ -193,7 +175,8 @@ def capabilities() -> dict[str, Any]:
         "interval": 0.1,
     }
     sources, devices, nvml = collect_sources(config)
-    probe(sources)
+    for source in sources:
+        source.probe()
     series = [entry for source in sources for entry in source.describe()]
     close_nvml()
     return {"nvml": nvml, "devices": devices, "series": series}

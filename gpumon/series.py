@@ -1,34 +1,23 @@
-"""A series is one measured quantity with its unit; a source reads one or several series."""
+"""A series is one measured quantity with its unit; a source reads one or several series.
+
+The scheduler decides at each tick which sources are read, and writes one sample.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
+from gpumon.errors import Unavailable
+from gpumon.nvml import as_unavailable
+from gpumon.trace_files import HUGE, gap_threshold
+from gpumon.words import sharing_warning
+from gpumon.writer import Writer, send_message
 
-class Unavailable(Exception):
-    """A series cannot be read; the message is the reason that the trace keeps.
-
-    permanent: asking again is pointless (not supported, function missing in this driver).
-    lost: the whole device is gone. wrong_request: the user asked for what is not there.
-    code: NVML's own number of the error.
-    """
-
-    def __init__(
-        self,
-        reason: str,
-        *,
-        permanent: bool = False,
-        lost: bool = False,
-        wrong_request: bool = False,
-        code: int | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.permanent = permanent
-        self.lost = lost
-        self.wrong_request = wrong_request
-        self.code = code
+RETRY_SECONDS = 1.0
 
 
 @dataclass
@@ -66,3 +55,130 @@ class Source:
             {"key": s.key, "api": s.api, "every (s)": self.every, "reason": s.reason}
             for s in self.series
         ]
+
+    def probe(self) -> None:
+        """Read once; what can never work keeps its series, with the reason."""
+        values: Sequence[float | Exception | None]
+        try:
+            values = self.read()
+        except Exception as error:
+            why = as_unavailable(error)
+            self.dead = why.permanent or why.lost
+            values = [why] * len(self.series)
+        for series, value in zip(self.series, values, strict=True):
+            if isinstance(value, Unavailable):
+                series.reason = str(value)
+
+
+class Scheduler:
+    """The loop's state: which source is due when, and what each last said."""
+
+    def __init__(self, sources: list[Source], interval: float, writer: Writer) -> None:
+        self.sources = sources
+        self.writer = writer
+        self.retry = [0.0] * len(sources)
+        self.before = 0.0
+        self.reading = self.writing = 0.0
+        offsets = [0, *accumulate(len(source.series) for source in sources)]
+        self.values: list[float | None] = [None] * offsets[-1]
+        self.changed: set[int] = set()
+        # Where the values of each source are in a sample.
+        self.places = [range(*both) for both in pairwise(offsets)]
+        self.plan(interval)
+
+    def plan(self, interval: float) -> None:
+        """Decide at which ticks each source is read, with so many seconds between two ticks.
+
+        Sources of one kind have their turn together, as the second costs less than the first.
+        """
+        self.interval = interval
+        # By the ticks between two readings, the sources that are read at each of these ticks.
+        self.turns: dict[int, list[list[int]]] = {}
+        kinds: dict[str, int] = {}
+        for index, source in enumerate(self.sources):
+            of_gpu = source.device.startswith("gpu")
+            kind = source.series[0].key.partition("/")[2] if of_gpu else "host"
+            step = max(1, round(source.every / interval))
+            turns = self.turns.setdefault(step, [[] for _ in range(step)])
+            turns[-kinds.setdefault(kind, len(kinds)) % step].append(index)
+
+    def tick(self, number: int, now: float) -> None:
+        """Read what is due and write one line; all is due at the first."""
+        began = time.monotonic()
+        self._note_gap(now)
+        for step, turns in self.turns.items():
+            for turn in turns if number == 0 else (turns[number % step],):
+                for index in turn:
+                    if not self.sources[index].dead and now >= self.retry[index]:
+                        self._read(index, now)
+        self.before, self.reading = now, time.monotonic() - began
+        self.writer.sample(now, self.values, self.changed)
+        self.changed.clear()
+        self.writing = time.monotonic() - began - self.reading
+
+    def _read(self, index: int, now: float) -> None:
+        """Read a source; what it says is what the next samples have."""
+        source = self.sources[index]
+        try:
+            values = source.read()
+        except Exception as error:
+            self._failed(index, as_unavailable(error), now)
+            return
+        if self.retry[index]:
+            self.retry[index] = 0.0
+            self.writer.event(now, "back", series=[*self.places[index]])
+        while source.pending_events:
+            name, details = source.pending_events.pop(0)
+            self.writer.event(now, name, **details)
+            if name == "shared":
+                send_message(f"warning: {sharing_warning(details)}")
+        place = self.places[index].start
+        for series, value in zip(source.series, values, strict=True):
+            if isinstance(value, Unavailable):
+                if series.reason is None:  # the first time is an event
+                    series.reason = str(value)
+                    self.writer.event(now, "failed", series=[place], reason=series.reason)
+                value = None
+            elif value is not None:
+                # NaN, too, is no value.
+                value = round(value, series.digits or None) if -HUGE < value < HUGE else None
+            self._put(place, value)
+            place += 1
+
+    def _put(self, place: int, value: float | None) -> None:
+        if value != self.values[place]:
+            self.values[place] = value
+            self.changed.add(place)
+
+    def _note_gap(self, now: float) -> None:
+        """Say why there was no sample for long: nothing else knows."""
+        if now - self.before > gap_threshold(self.interval):
+            half = (now - self.before) / 2
+            why = "the sampler was stopped, or the machine too busy to run it"
+            if self.reading > half:
+                why = f"reading the devices took {self.reading:.1f} s"
+            elif self.writing > half:
+                why = f"writing the sample before took {self.writing:.1f} s"
+            self.writer.event(self.before + self.interval, "gap", reason=why)
+
+    def _failed(self, index: int, error: Unavailable, now: float) -> None:
+        """Take away what a source said, or all that a lost device's sources did.
+
+        A source is read again in a while, where that may help.
+        """
+        source, reason = self.sources[index], str(error)
+        struck = [index]
+        if error.lost:
+            others = enumerate(self.sources)
+            struck = [n for n, other in others if other.device == source.device and not other.dead]
+        places = [place for each in struck for place in self.places[each]]
+        for place in places:
+            self._put(place, None)
+        if error.lost or not self.retry[index]:
+            self.writer.event(now, "failed", series=places, reason=reason)
+        self.retry[index] = now + max(RETRY_SECONDS, self.interval)
+        if error.lost:
+            self.writer.event(now, "device lost", device=source.device, reason=reason)
+        if error.lost or error.permanent:
+            for each in struck:
+                self.sources[each].dead = True

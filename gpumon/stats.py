@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpumon.trace_format import gap_threshold
+from gpumon.trace_files import gap_threshold
 
 Floats = npt.NDArray[np.float64]
 Span = tuple[float, float]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +12,9 @@ import pandas as pd
 
 from gpumon import stats
 from gpumon.errors import MonitorError
-from gpumon.phase_metrics import HostShare, host_share, throttled
+from gpumon.phase_metrics import IDLE_BELOW, HostShare, host_share, throttled
 from gpumon.recording import NAN, Mark, Recording
-from gpumon.trace_format import gap_threshold
+from gpumon.trace_files import gap_threshold
 from gpumon.words import Row
 
 WHOLE = "(all)"
@@ -48,16 +47,22 @@ SERIES = {
     "memory": "memory used (MiB)",
     "power": "power (W)",
     "throttled": "throttle reasons (bits)",
-    "energy": "energy (J)",
     "others' memory": "memory others (MiB)",
     "others' use": "SM use others (%)",
     "others": "other processes (count)",
 }
+SHARES = ("utilisation mean (%)", "idle share (%)", "SM activity mean (%)", "throttled share (%)")
+SUMS = {
+    "memory peak (MiB)": "measured (s)",
+    "power mean (W)": "measured (s)",
+    "energy (J)": "energy covers (s)",
+}
+"""What adds up over GPUs, and the seconds that it covers."""
 
 
-def summarize(recording: Recording, by: str, idle_threshold: float) -> pd.DataFrame:
+def summarize(recording: Recording, by: str) -> pd.DataFrame:
     """See :meth:`gpumon.Trace.summary`."""
-    rows = rows_of(recording, by, idle_threshold)
+    rows = rows_of(recording, by)
     extra = [key for row in rows for key in row if key not in COLUMNS]
     return pd.DataFrame(rows, columns=[*COLUMNS, *dict.fromkeys(extra)])
 
@@ -74,22 +79,17 @@ def _figure(value: float) -> str:
     )
 
 
-def rows_of(recording: Recording, by: str, idle_threshold: float) -> list[Row]:
+def rows_of(recording: Recording, by: str = "phase") -> list[Row]:
     """The rows of the table, each without what it has no figure for."""
-    if by not in ("phase", "repeat", "mark"):
-        raise MonitorError(
-            f"summary(by={by!r}): choose 'phase' to join repeats, 'repeat' to join ranks, or 'mark'"
-        )
-    if not 0 <= idle_threshold <= 100:
-        raise MonitorError(
-            f"--idle-threshold (in Python idle_threshold) is {idle_threshold}: give a percentage, "
-            "0 to 100"
-        )
+    if by not in ("phase", "repeat"):
+        raise MonitorError(f"summary(by={by!r}): choose 'phase', or 'repeat' for each repeat")
     known = [_known(recording, device) for device in recording.devices]
-    rows: list[Row] = []
-    for name, marks, whole in _groups(recording, by):
-        rows += _rows(recording, known, name, marks, whole, idle_threshold, by == "mark")
-    return rows
+    whole = Mark(WHOLE, 0.0, recording.end, 0, {})
+    items = _counted_once(recording.marks)
+    if items is not None:
+        whole.attributes["items"] = items
+    groups = [[whole], *_groups(recording.marks, by)]
+    return [row for marks in groups for row in _rows(recording, known, marks)]
 
 
 @dataclass
@@ -111,48 +111,42 @@ class _Known:
 def _known(recording: Recording, device: dict[str, Any]) -> _Known:
     name = device["name"]
     wanted = {key: f"{name}/{of}" for key, of in SERIES.items()}
+    mine = None
     if device["kind"] == "host":
         wanted["busy"] = f"{name}/cpu (%)"
+        mine = host_share(recording, device)
     series = {
         key: found for key, of in wanted.items() if (found := recording.series(of)) is not None
     }
-    mine = host_share(recording, device) if device["kind"] == "host" else None
     if mine and mine.cpu is not None and "busy" in series:
         series |= {"machine": series["busy"], "busy": mine.cpu}
     if mine and mine.memory is not None and "memory" in series:
         series |= {"machine memory": series["memory"], "memory": mine.memory}
     if "throttled" in series:
         series["throttled"] = throttled(series["throttled"])
-    counter = series.pop("energy", np.full(len(recording.times), NAN))
+    counter = recording.series(f"{name}/energy (J)")
+    counter = np.full(len(recording.times), NAN) if counter is None else counter
     read = ~np.isnan(counter)
     own = [key for key in recording.keys if key.startswith(f"{name}/")]
     measured = recording.frame[own].notna().any(axis=1).to_numpy()
     return _Known(device, series, measured, recording.times[read], counter[read], mine)
 
 
-def _groups(recording: Recording, by: str) -> list[tuple[str, list[Mark], bool]]:
-    groups: dict[Any, tuple[str, list[Mark], bool]] = {}
-    repeats: dict[str, list[Mark]] = {}
-    for number, mark in enumerate(recording.marks):
-        key: Any = number if by == "mark" else mark.name
-        if by == "repeat":
-            latest = repeats.get(mark.name, [])
-            if not _goes_with(mark, latest):
-                latest = repeats[mark.name] = []
-            latest.append(mark)
-            key = id(latest[0])
-        groups.setdefault(key, (mark.name, [], False))[1].append(mark)
-    whole = Mark(WHOLE, 0.0, recording.end, 0, {})
-    items = _counted_once(recording.marks)
-    if items is not None:
-        whole.attributes["items"] = items
-    return [(WHOLE, [whole], True), *groups.values()]
-
-
-def _goes_with(mark: Mark, latest: list[Mark]) -> bool:
-    """Whether a mark is another process's of the repeat that these are of."""
-    among = any(mark.process == other.process for other in latest)
-    return not among and any(mark.start < other.end for other in latest)
+def _groups(marks: Sequence[Mark], by: str) -> list[list[Mark]]:
+    """The marks of each phase, or of each repeat: those of several processes that overlap."""
+    groups: list[list[Mark]] = []
+    latest: dict[str, list[Mark]] = {}
+    for mark in marks:
+        group = latest.get(mark.name)
+        if group is not None and by == "repeat":
+            again = any(mark.process == other.process for other in group)
+            if again or not any(mark.start < other.end for other in group):
+                group = None
+        if group is None:
+            group = latest[mark.name] = []
+            groups.append(group)
+        group.append(mark)
+    return groups
 
 
 def _counted_once(marks: list[Mark]) -> float | None:
@@ -172,56 +166,36 @@ def _counted_once(marks: list[Mark]) -> float | None:
     return total
 
 
-def _rows(
-    recording: Recording,
-    known: Sequence[_Known],
-    name: str,
-    marks: list[Mark],
-    whole: bool,
-    idle_threshold: float,
-    each: bool,
-) -> list[dict[str, Any]]:
+def _rows(recording: Recording, known: Sequence[_Known], marks: list[Mark]) -> list[Row]:
+    """A row for each device in a phase, and one for all GPUs together behind the last of them."""
     spans = stats.union([(mark.start, mark.end) for mark in marks])
     seconds = sum(end - start for start, end in spans)
     weights = stats.weights(recording.times, recording.end, spans)
-    counted = [m.attributes["items"] for m in marks if "items" in m.attributes]
+    counted = [mark for mark in marks if "items" in mark.attributes]
+    items = sum(float(mark.attributes["items"]) for mark in counted)
     # It is not known how many of its items a phase handled that never ended.
-    known_count = counted and not any(m.open for m in marks if "items" in m.attributes)
-    items = float(sum(counted)) if known_count else NAN
-    common: dict[str, Any] = {
-        "phase": name,
-        "count": 1 if whole else len(marks),
+    items = NAN if not counted or any(mark.open for mark in counted) else items
+    common: Row = {
+        "phase": marks[0].name,
+        "count": len(marks),
         "seconds": seconds,
         "items": items,
         "items/s": items / seconds if seconds > 0 else NAN,
     }
-    if each and not whole:
-        common["start (s)"] = marks[0].start
-        common |= {k: v for k, v in marks[0].attributes.items() if k not in COLUMNS}
-    rows = []
     longest = gap_threshold(recording.step)
-    gpus: list[Row] = []
-    place = 0
-    for device in known:
-        rows.append(common | _figures(device, spans, weights, idle_threshold, longest))
-        if device.device["kind"] == "gpu":
-            gpus.append(rows[-1])
-            place = len(rows)
+    rows = [common | _figures(device, spans, weights, longest) for device in known]
+    gpus = [row for row, of in zip(rows, known, strict=True) if of.device["kind"] == "gpu"]
     if gpus:
         together = _together(gpus, longest)
         joules, covered = (together.get(key, NAN) for key in ("energy (J)", "energy covers (s)"))
         # What is not covered by the joules is left out of the items too.
         together["items/J"] = common["items/s"] * covered / joules if joules > 0 else NAN
-        rows.insert(place, common | together)
+        rows.insert(len(gpus), common | together)
     return rows
 
 
 def _figures(
-    known: _Known,
-    spans: Sequence[stats.Span],
-    weights: stats.Weights,
-    idle_threshold: float,
-    longest: float,
+    known: _Known, spans: Sequence[stats.Span], weights: stats.Weights, longest: float
 ) -> Row:
     series = {key: stats.known(values, weights) for key, values in known.series.items()}
     row: Row = {"device": known.device["name"]}
@@ -231,15 +205,14 @@ def _figures(
         row["utilisation mean (%)"] = busy.mean()
         row["utilisation p5 (%)"] = busy.quantile(0.05)
         row["utilisation p95 (%)"] = busy.quantile(0.95)
-        row["idle share (%)"] = busy.share_below(idle_threshold)
-    if "activity" in series:
-        row["SM activity mean (%)"] = series["activity"].mean()
+        row["idle share (%)"] = busy.share_below(IDLE_BELOW)
+    for key, column in (("activity", "SM activity mean (%)"), ("power", "power mean (W)")):
+        if key in series:
+            row[column] = series[key].mean()
     if "memory" in series:
         row["memory peak (MiB)"] = series["memory"].peak()
-    if "power" in series:
-        row["power mean (W)"] = series["power"].mean()
     if "others" in known.series and (known.series["others"] > 0).any():
-        nothing = stats.known(np.empty(0), stats.weights([], 0.0, []))
+        nothing = stats.Known(np.empty(0), np.empty(0))
         row["others' memory peak (MiB)"] = series.get("others' memory", nothing).peak()
         row["others' SM use mean (%)"] = series.get("others' use", nothing).mean()
     if "machine" in series and known.mine:
@@ -252,15 +225,14 @@ def _figures(
         row["throttled share (%)"] = 100 * series["throttled"].mean()
     if len(known.counter):
         joules = stats.growth(known.counted, known.counter, spans, longest)
+        row["energy (J)"], row["energy covers (s)"] = joules
     elif "power" in series:
-        joules = series["power"].integral(), series["power"].total
-    else:
-        return row
-    row["energy (J)"], row["energy covers (s)"] = joules
+        row["energy (J)"] = series["power"].integral()
+        row["energy covers (s)"] = series["power"].total
     return row
 
 
-def _together(gpus: list[dict[str, Any]], longest: float) -> dict[str, Any]:
+def _together(gpus: list[Row], longest: float) -> Row:
     """All GPUs as one: means of shares, sums of watts, joules and memory, and the imbalance.
 
     A share is a mean over the time that was measured on any of them, each weighing as much as was
@@ -268,34 +240,19 @@ def _together(gpus: list[dict[str, Any]], longest: float) -> dict[str, Any]:
     A sum needs every device, for the same time: where one lacks more than ``longest`` seconds that
     another has, as one does that was lost, the sum would look like a saving, so it is left out.
     """
-
-    def known(key: str) -> list[float]:
-        return [row[key] for row in gpus if not math.isnan(row.get(key, NAN))]
-
-    def alike(key: str) -> bool:
-        return len(known(key)) == len(gpus) and max(known(key)) - min(known(key)) <= longest
-
-    row: dict[str, Any] = {"device": "gpus"}
-    row["measured (s)"] = sum(known("measured (s)")) / len(gpus)
-    for key in (
-        "utilisation mean (%)",
-        "idle share (%)",
-        "SM activity mean (%)",
-        "throttled share (%)",
-    ):
-        own = [one for one in gpus if not math.isnan(one.get(key, NAN))]
-        if own:
-            seconds = sum(one["measured (s)"] for one in own)
-            row[key] = sum(one[key] * one["measured (s)"] for one in own) / seconds
-    for key, covers in (
-        ("memory peak (MiB)", "measured (s)"),
-        ("power mean (W)", "measured (s)"),
-        ("energy (J)", "energy covers (s)"),
-    ):
-        if len(known(key)) == len(gpus) and alike(covers):
-            row[key] = sum(known(key))
+    table = pd.DataFrame(gpus)
+    seconds = table["measured (s)"]
+    row: Row = {"device": "gpus", "measured (s)": seconds.mean()}
+    for key in SHARES:
+        if key in table and table[key].notna().any():
+            row[key] = (table[key] * seconds).sum() / seconds[table[key].notna()].sum()
+    for key, covers in SUMS.items():
+        known = key in table and table[[key, covers]].notna().all(axis=None)
+        if known and table[covers].max() - table[covers].min() <= longest:
+            row[key] = table[key].sum()
     if "energy (J)" in row:
-        row["energy covers (s)"] = min(known("energy covers (s)"))
-    row["utilisation imbalance (%)"] = stats.imbalance(known("utilisation mean (%)"))
-    row["memory imbalance (%)"] = stats.imbalance(known("memory peak (MiB)"))
+        row["energy covers (s)"] = table["energy covers (s)"].min()
+    for key, column in (("utilisation", "utilisation mean (%)"), ("memory", "memory peak (MiB)")):
+        figures = table[column].tolist() if column in table else []
+        row[f"{key} imbalance (%)"] = stats.imbalance(figures)
     return row

@@ -124,7 +124,7 @@ class Trace:
         """
         return export.phases_to_pandas(self.recording)
 
-    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> pd.DataFrame:
+    def summary(self, by: str = "phase") -> pd.DataFrame:
         """Return figures for each phase and device; phase ``(all)`` is the whole recording.
 
         Means and percentiles are over time, not over samples. The row of device ``gpus`` combines
@@ -132,7 +132,7 @@ class Trace:
         far the lowest GPU is below the highest, in percent. For device ``host``, the utilisation is
         the CPU's.
 
-        - ``idle share (%)``: share of time below ``idle_threshold``.
+        - ``idle share (%)``: share of time below 5 % utilisation.
         - ``throttled share (%)``: share of time in which power or heat limited the clocks.
         - ``measured (s)``: the seconds of the phase that the row covers; gaps are excluded.
         - ``energy (J)``: from the GPU's counter, or else integrated from its power;
@@ -143,9 +143,7 @@ class Trace:
 
         Args:
             by: ``"phase"``: one row for all repeats of a phase. ``"repeat"``: one row per repeat,
-                with simultaneous marks of several ranks joined. ``"mark"``: one row per mark, with
-                its attributes.
-            idle_threshold: the utilisation below which a device is idle, in percent.
+                with simultaneous marks of several ranks joined.
 
         Returns:
             A DataFrame with one row per phase and device.
@@ -153,7 +151,7 @@ class Trace:
         Raises:
             MonitorError: an argument is not valid.
         """
-        return summarize(self.recording, by, idle_threshold)
+        return summarize(self.recording, by)
 
     def diagnosis(self) -> list[Diagnosis]:
         """Return what limited each phase, as a sentence with its figures.
@@ -177,7 +175,7 @@ class Trace:
         recording = self.recording
         header = dict(recording.header)
         events = recording.events
-        ended = [event for event in events if event["event"] == "end"]
+        end = next((event for event in events if event["event"] == "end"), {})
         return {
             "gpumon": header["version"],
             "host": header["host"],
@@ -191,9 +189,9 @@ class Trace:
             "start (unix s)": header["start (unix s)"],
             "seconds": recording.end,
             "cadence": self._cadence(),
-            "sampler": self._cost(ended[-1] if ended else None),
+            "sampler": {} if self.parts else self._cost(end),
             "events": [event for event in events if event["event"] != "end"],
-            "ended": ended[-1]["why"] if ended else "open or cut off",
+            "ended": end.get("why", "open or cut off"),
             "damaged lines": recording.damaged,
             **({"parts": [part.metadata() for part in self.parts]} if self.parts else {}),
         }
@@ -240,19 +238,14 @@ class Trace:
 
         return timeline.page(self.recording, title=title, theme=theme, series=series)
 
-    def export(
-        self,
-        target: PathLike,
-        kind: str | None = None,
-    ) -> Path:
+    def export(self, target: PathLike) -> Path:
         """Write the trace to a file in another program's format.
 
         A CSV file contains every sample, with its wall time and outermost phase. A ``.json`` file
         is a Chrome trace, which Perfetto opens. An existing file is replaced as a whole.
 
         Args:
-            target: the file to write.
-            kind: ``"csv"`` or ``"json"``. None: the file's extension.
+            target: the file to write, whose extension is ``.csv`` or ``.json``.
 
         Returns:
             The file.
@@ -260,7 +253,7 @@ class Trace:
         Raises:
             MonitorError: the format is unknown, or the file cannot be written.
         """
-        return export.export(self.recording, target, kind)
+        return export.export(self.recording, target)
 
     def _series(self) -> list[dict[str, Any]]:
         """The header's series, with what the events say about those that failed later."""
@@ -276,55 +269,39 @@ class Trace:
         return series
 
     def _energy(self) -> dict[str, str]:
-        found = {}
-        for device in self.recording.gpus:
-            name = device["name"]
-            if self.recording.series(f"{name}/energy (J)") is not None:
-                found[name] = "counter"
-            elif self.recording.series(f"{name}/power (W)") is not None:
-                found[name] = "integrated power"
-            else:
-                found[name] = "not available"
-        return found
+        ways = {"energy (J)": "counter", "power (W)": "integrated power"}
+        return {
+            gpu["name"]: next(
+                (
+                    way
+                    for series, way in ways.items()
+                    if self.recording.series(f"{gpu['name']}/{series}") is not None
+                ),
+                "not available",
+            )
+            for gpu in self.recording.gpus
+        }
 
     def _cadence(self) -> dict[str, Any]:
         """The schedule as asked and as kept: lateness is against the grid of the interval."""
-        times, interval = self.recording.sampled, self.recording.header["interval (s)"]
-        if self.parts:
-            return {"asked (s)": interval, "samples": len(times)}  # each part has its own
+        times, interval = self.recording.sampled, self.recording.step
         thinned = self.header.get("thinned", 1)
-        result: dict[str, Any] = {"asked (s)": interval / thinned, "samples": len(times)}
-        if thinned > 1:
-            result["kept (s)"] = interval
+        result = {"asked (s)": interval / thinned, "kept (s)": interval, "samples": len(times)}
         # The last sample of a closed trace is taken at the stop request, off the grid.
         closed = any(event["event"] == "end" for event in self.recording.events)
         grid = times[:-1] if closed else times
-        if len(grid) < 2:
+        if self.parts or len(grid) < 2:
             return result
         late = grid - np.floor(grid / interval + 1e-6) * interval
-        gaps = np.diff(grid)
-        result |= {
-            "reached, median (s)": round(float(np.median(gaps)), 5),
-            "reached, p99 (s)": round(float(np.percentile(gaps, 99)), 5),
+        return result | {
             "late, p99 (ms)": round(1000 * float(np.percentile(late, 99)), 2),
             "within 10 ms (%)": round(100 * float((late < 0.010).mean()), 2),
             "missed": round(grid[-1] / interval) + 1 - len(grid),
         }
-        return result
 
-    def _cost(self, end: dict[str, Any] | None) -> dict[str, Any]:
+    def _cost(self, end: dict[str, Any]) -> dict[str, Any]:
         """The sampler's own cost: exact from its last line, else from its series."""
-        if self.parts:
-            return {}
-        seconds, exact = self.recording.end, {}
-        if end is not None:
-            used = end.get("sampler cpu (s)")
-            share = None if used is None or not seconds else round(100 * used / seconds, 3)
-            exact = {
-                "cpu (s)": used,
-                "memory (MiB)": end.get("sampler memory (MiB)"),
-                "cpu, start-up included (% of a core)": share,
-            }
         shares = self.recording.series("sampler/cpu (%)")
         mean = None if shares is None else round(float(np.nanmean(shares)), 3)
-        return {**exact, "cpu (% of a core)": mean}
+        names = {"cpu (s)": "sampler cpu (s)", "memory (MiB)": "sampler memory (MiB)"}
+        return {name: end.get(of) for name, of in names.items()} | {"cpu (% of a core)": mean}

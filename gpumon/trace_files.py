@@ -1,31 +1,36 @@
-"""This module opens the files of a trace, whose lines ``docs/gpumon.md`` describes.
+"""This module names, creates, locks and finds the files of a trace.
 
 The sampler alone writes ``PREFIX.jsonl``; every process that marks phases appends whole lines to
-``PREFIX.marks.jsonl``. A line torn by a full disk is left out and counted. A last line that a kill
-cut off is left out; what stands before it is whole.
+``PREFIX.marks.jsonl``. ``docs/gpumon.md`` describes the lines.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from gpumon.errors import MonitorError
-from gpumon.trace_format import (
-    DAMAGED,
-    check_header,
-    is_mark,
-    parse_lines,
-)
 
-if TYPE_CHECKING:
-    from filelock import FileLock
-
+FORMAT = 1
+VERSION = "0.2.0"
+"""The version of gpumon, which each trace says."""
 SAMPLES = ".jsonl"
 MARKS = ".marks.jsonl"
+MOST_VALUES = 20_000_000
+"""The most values that a trace keeps: 160 MB once they are read."""
+HUGE = 1e15
+"""No time and no value of a trace comes near it."""
+
+
+def gap_threshold(interval: float) -> float:
+    """Seconds between two samples that are no gap yet: a value stands for three intervals.
+
+    Samples come a little late, which alone must not make a gap.
+    """
+    return 3 * 1.05 * interval
 
 
 def prefix_of(path: str | os.PathLike[str]) -> Path:
@@ -52,33 +57,31 @@ def marks_file(prefix: Path) -> Path:
     return prefix.with_name(prefix.name + MARKS)
 
 
-def hold(prefix: Path) -> FileLock:
-    """Hold a trace for one writer alone, until the lock is released or the process ends.
+class Lock:
+    """A trace held for one writer alone, until it is released or the process ends.
 
     Raises MonitorError where another writes it.
     """
-    from filelock import FileLock, Timeout  # not needed to read traces
 
-    file = prefix.with_name(f".{prefix.name}.lock")
-    lock = FileLock(file, timeout=0, thread_local=False)
-    if file.is_symlink():
-        file.unlink()  # never write through a link into another user's file
-    try:
-        lock.acquire()
-    except Timeout:
-        raise MonitorError(
-            f"another monitor is writing the trace {prefix}; choose another path"
-        ) from None
-    except OSError:  # not every file system has locks
-        pass
-    return lock
+    def __init__(self, prefix: Path) -> None:
+        self._path = prefix.with_name(f".{prefix.name}.lock")
+        if self._path.is_symlink():
+            self._path.unlink()  # never write through a link into another user's file
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._file)
+            raise MonitorError(
+                f"another monitor is writing the trace {prefix}; choose another path"
+            ) from None
+        except OSError:  # not every file system has locks
+            pass
 
-
-def release(lock: FileLock) -> None:
-    """Let another writer have the trace, and take away the lock's file while it is still held."""
-    if lock.is_locked:
-        Path(lock.lock_file).unlink(missing_ok=True)
-        lock.release()
+    def release(self) -> None:
+        """Let another writer have the trace, and take away the file while it is still held."""
+        self._path.unlink(missing_ok=True)
+        os.close(self._file)
 
 
 def create(path: Path) -> int:
@@ -100,47 +103,6 @@ def expand(path: str | os.PathLike[str]) -> list[Path]:
         raise MonitorError(f"no trace matches {text}; give the path that Monitor got")
     # Shorter names first, so that rank 10 comes after rank 2 and the unnumbered one leads.
     return sorted(map(prefix_of, files), key=lambda prefix: (len(str(prefix)), prefix))
-
-
-def read_lines(prefix: Path) -> Iterator[Any]:
-    """The lines of a trace: its checked header first, then the others, None for a damaged one.
-
-    Raises MonitorError where there is no trace.
-    """
-    path = samples_file(prefix)
-    header, some, damaged = None, False, 0
-    lines = parse_lines(path)
-    for line in lines:
-        if isinstance(line, dict) and "gpumon" in line:
-            header = line
-            break
-        some = True
-        damaged += 1
-    if header is None:
-        what = "has no header line" if some else "holds no whole line"
-        what = what if path.exists() else "does not exist"
-        raise MonitorError(f"no trace at {prefix}: {path} {what}; give the path that Monitor got")
-    check_header(header, path)
-    yield header
-    yield from [None] * damaged
-    for line in lines:
-        yield None if line is DAMAGED else line
-
-
-def read_marks(prefix: Path) -> tuple[list[list[Any]], dict[str, Any] | None, int]:
-    """The mark lines of a trace in the order written, its clocks, and the damaged lines' number.
-
-    Its clocks are how far they were ahead of another host's, where that was measured.
-    """
-    marks, clock, damaged = [], None, 0
-    for line in parse_lines(marks_file(prefix)):
-        if is_mark(line):
-            marks.append(line)
-        elif not isinstance(line, dict) or "gpumon marks" not in line:
-            damaged += 1
-        elif isinstance(line.get("clock"), dict):
-            clock = line["clock"]
-    return marks, clock, damaged
 
 
 def temporary_path(path: Path, process: int) -> Path:

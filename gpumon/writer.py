@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from gpumon.errors import printable
-from gpumon.trace_files import create, new_file
-from gpumon.trace_format import MOST_VALUES
+from gpumon.trace_files import MOST_VALUES, create, new_file
 
 MOST_OWED = 2**20
 """Bytes that wait for a disk that takes nothing; more samples are lost, and a gap."""
@@ -38,7 +37,7 @@ class Writer:
         self.missed = 0
         self._path = path
         self._file = create(path)
-        self._last: list[float | None] = []
+        self._all = True
         self._owed = b""
         self._trouble: str | None = None
         self._gap = False
@@ -47,24 +46,22 @@ class Writer:
         self._thinning: Iterator[None] | None = None
         self.interval = 0.0
 
-    def sample(self, now: float, values: list[float | None]) -> None:
-        """Append the values that differ from the last sample's; all of them the first time."""
+    def sample(self, now: float, values: list[float | None], changed: Collection[int]) -> None:
+        """Append the values at the changed places; all of them the first time."""
         moment = round(now, 4)
         if len(self._owed) > MOST_OWED and not self._append(""):
             if not self._gap:
                 self.event(now, "gap", reason=f"the trace could not be written: {self._trouble}")
-            self._gap, self._last = True, []
+            self._gap = self._all = True
             return
         self._gap = False
-        last: list[object] = [*self._last] or [...] * len(values)
         line: list[Any] = [moment]
-        for place, value in enumerate(values):
-            if value != last[place]:
-                line += place, value
-        self._last = values.copy()
+        for place in range(len(values)) if self._all else sorted(changed):
+            line += place, values[place]
+        self._all = False
         # As JSON, but faster: there are but numbers and None in it.
         self._append(repr(line).replace(" ", "").replace("None", "null") + "\n")
-        self._count()
+        self._count(len(values))
 
     def event(self, now: float, name: str, /, **details: Any) -> None:
         self.line({"t": round(now, 4), "event": name, **details})
@@ -92,13 +89,13 @@ class Writer:
             self._complain(error.strerror or str(error))
         return not self._owed
 
-    def _count(self) -> None:
+    def _count(self, series: int) -> None:
         """Count a sample; where there are too many, take a step to thin them out.
 
         To do it at once takes longer than the time between samples.
         """
         self._samples += 1
-        if self._thinning is None and self._samples * len(self._last) > MOST_VALUES:
+        if self._thinning is None and self._samples * series > MOST_VALUES:
             self._thinning = self._thin()
         if self._thinning is not None:
             try:
@@ -145,7 +142,7 @@ class Writer:
             raise
         os.close(self._file)
         self._file, self._header = file, header
-        self._last, self._samples = [], samples // 2  # the next sample names every series
+        self._all, self._samples = True, samples // 2
         self.interval = header["interval (s)"]
 
     def _complain(self, why: str) -> None:

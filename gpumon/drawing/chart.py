@@ -17,9 +17,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from gpumon.drawing.comparison import comparison_lanes
 from gpumon.drawing.device_lanes import lanes_of
-from gpumon.drawing.lanes import Lane, labels, merged_marks, steps
+from gpumon.drawing.lanes import Lane, comparison_lanes, labels, merged_marks, steps
 from gpumon.drawing.style import KINDS, Theme, colour_of, phase_colours, theme
 from gpumon.errors import MonitorError
 from gpumon.recording import Mark, Recording

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from gpumon.drawing.comparison import comparison_lanes
 from gpumon.drawing.device_lanes import lanes_of
-from gpumon.drawing.lanes import Floats, Lane, labels, merged_marks, steps
+from gpumon.drawing.lanes import Floats, Lane, comparison_lanes, labels, merged_marks, steps
 from gpumon.drawing.style import KINDS, THEMES, phase_colours
 from gpumon.errors import MonitorError
 from gpumon.recording import Mark, Recording

@@ -100,30 +100,6 @@ def test_alone_it_records_and_with_plot_it_summarises_and_draws(
         assert (tmp_path / name).read_bytes().startswith(begins)
 
 
-def test_the_project_installed_brings_only_commands_that_work(
-    install: Install, tmp_path: Path
-) -> None:
-    """`rosetta` runs the notebooks of its checkout, so only an editable install has it."""
-    parts = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "helpers", "data_prep", "gpumon")
-    source = copied(tmp_path / "source", *parts)
-    bin = install(source)
-    assert not (bin / "rosetta").exists()
-    for command in ("data-prep", "gpumon"):
-        assert run(bin / command, "--version", cwd=tmp_path).returncode == 0
-    made = run(
-        bin / "data-prep", "generate", "demo", "--num-images", "20", "--size", "32", cwd=tmp_path
-    )
-    assert made.returncode == 0, made.stderr
-    home = run(bin / "python", "-c", "import gpumon; print(gpumon.__file__)", cwd=tmp_path).stdout
-    assert "site-packages" in home
-
-    install("--editable", source, "--editable", source / "gpumon")
-    shown = run(bin / "rosetta", "--version", cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
-    home = run(bin / "python", "-c", "import gpumon; print(gpumon.__file__)", cwd=tmp_path).stdout
-    assert home.strip() == str(source / "gpumon" / "__init__.py")
-
-
 # --- Imported --------------------------------------------------------------------------------
 
 BLOCK = f"""

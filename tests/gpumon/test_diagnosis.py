@@ -203,33 +203,6 @@ def test_what_the_waits_are_for(tmp_path: Path) -> None:
     assert "in 20 pauses, while the CPU was 97 % busy: the CPU is the limit" in full.sentence
 
 
-def on_hosts(path: Path, values: Values, cpus: list[float | None]) -> diagnosis.Diagnosis | None:
-    """What is said of one GPU a host, merged; of each host the CPU, unknown where that is None."""
-    names = "abcdefgh"[: len(cpus)]
-    trace = gpumon.read(
-        [
-            write(path / name, {"gpu0": values}, host=name, boot=name, marks=until(COUNT))
-            for name in names
-        ]
-    )
-    for name, cpu in zip(names, cpus, strict=True):
-        trace.recording.frame[f"{name}:host/cpu (%)"] = math.nan if cpu is None else cpu
-    said = trace.diagnosis()
-    return said[0] if said else None
-
-
-@pytest.mark.parametrize("known", [0, 1])
-def test_a_cpu_that_is_not_known_is_neither_blamed_nor_cleared(tmp_path: Path, known: int) -> None:
-    for share in (97.0, 30.0):
-        cpus: list[float | None] = [None, None]
-        cpus[known] = share
-        assert not on_hosts(tmp_path, [35.0] * 20, cpus)
-        one = on_hosts(tmp_path, [80.0, 0.0] * 10, cpus)
-        assert one and one.sentence.endswith(" pauses") and "CPU mean (%)" not in one.figures
-    one = on_hosts(tmp_path, [35.0] * 20, [96.0, 98.0])
-    assert one and one.sentence.startswith("the CPU was 97 % busy")
-
-
 def test_the_pause_at_the_beginning_of_each_repeat_is_not_starving(tmp_path: Path) -> None:
     marks: Marks = tuple(("validate", 10.0 * n, 10.0 * n + 10, {}) for n in range(8))
     values: Values = [0.0 if tick % 10 < 3 else 80.0 for tick in range(80)]
@@ -264,24 +237,6 @@ def test_no_sentence_where_too_little_was_measured(
     assert not found(tmp_path, busy(99), others(42), marks, without=without)
 
 
-def test_a_phase_of_few_samples_is_not_judged(tmp_path: Path) -> None:
-    """Sampled every 10 s, the value that a phase begins with is of what was before it."""
-    for samples, expected in ((5, None), (9, None), (10, "ok")):
-        values: Values = [*[99.0] * samples, 5.0, 5.0, 5.0]
-        marks = until(10 * samples)
-        assert kind(tmp_path, busy(values), active(80), marks, step=10.0) == expected
-
-
-def test_power_and_cpu_that_are_hardly_known_bear_no_sentence(tmp_path: Path) -> None:
-    for key, value, share in (("gpu0/power (W)", 600.0, 99.0), ("host/cpu (%)", 97.0, 30.0)):
-        trace = gpumon.read(write(tmp_path / "t", {"gpu0": [share] * 20}, marks=until(20)))
-        frame = trace.recording.frame
-        frame[key] = value
-        assert len(trace.diagnosis()) == 1, key
-        frame[key] = frame[key].where(frame.index < 2)
-        assert not trace.diagnosis(), key
-
-
 def test_a_lost_gpu_leaves_nothing_sure(tmp_path: Path) -> None:
     gpus: dict[str, Values] = {"gpu0": [99.0] * 20, "gpu1": [99.0] * 10 + [None] * 10}
     more: dict[str, Values] = {f"gpu{n}/SM activity (%)": [80.0] * 20 for n in range(2)}
@@ -290,14 +245,6 @@ def test_a_lost_gpu_leaves_nothing_sure(tmp_path: Path) -> None:
     frame.loc[10:, [key for key in frame if key.startswith("gpu1/")]] = math.nan
     assert trace.summary().query("device == 'gpu1'")["measured (s)"].iloc[1] == 10
     assert trace.diagnosis() == []
-
-
-def test_without_a_phase_the_whole_run_is_one(tmp_path: Path) -> None:
-    one = found(tmp_path, busy(99), active(80), marks=())
-    assert one and one.phase == "(all)"
-    assert diagnosis.sentences([one]) == [
-        "GPU 0 had work for 99 % of the time, with 80 % SM activity."
-    ]
 
 
 def test_the_chart_and_the_page_say_it(tmp_path: Path) -> None:

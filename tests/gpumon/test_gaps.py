@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +20,6 @@ from runner_tools import wait_for
 import gpumon
 from gpumon.drawing import timeline
 from gpumon.drawing.lanes import condense
-from gpumon.scheduler import Scheduler
-from gpumon.series import Series, Source
-from gpumon.writer import Writer
 
 # Full until 2 s, then nothing is known until 9 s, then a fifth: the value of 2 s holds until 3 s.
 STEPS: list[float | None] = [100, 100, 100, *[None] * 6, 20, 20, 20]
@@ -46,14 +41,6 @@ def test_a_hole_is_nan_and_an_event(tmp_path: Path) -> None:
     assert trace.metadata()["cadence"]["samples"] == 6
     table = pd.read_csv(trace.export(tmp_path / "t.csv"), index_col=0)
     assert np.isnan(table["host/cpu (%)"].loc[3.0])
-
-
-def test_three_intervals_are_no_hole_yet(tmp_path: Path) -> None:
-    for number, (without, gaps) in enumerate([([3, 4], 0), ([3, 4, 5], 1)]):
-        path = write(tmp_path / str(number), {"gpu0": [20.0] * 12}, without=without)
-        trace = gpumon.read(path)
-        assert len(trace.recording.gaps) == gaps
-        assert trace.to_pandas().isna().any(axis=None) == bool(gaps)
 
 
 def test_a_hole_is_in_no_sum_and_no_mean(tmp_path: Path) -> None:
@@ -169,62 +156,10 @@ def test_merging_does_not_fill_what_one_trace_lacks(tmp_path: Path) -> None:
     assert [gap["seconds"] for gap in alone.recording.gaps] == [15]
 
 
-def test_the_sampler_says_why_it_did_not_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    writer = Writer(tmp_path / "t.jsonl")
-
-    def slow() -> list[float]:
-        clock[0] += 5.0 if clock[0] == 2.0 else 0.0
-        return [1.0]
-
-    sampler = Scheduler([Source("gpu0", [Series("gpu0/power (W)", "none")], slow)], 1.0, writer)
-    for clock[0] in (0.0, 1.0, 2.0, 7.0, 8.0, 20.0):
-        sampler.tick(1, clock[0])
-    lines = (tmp_path / "t.jsonl").read_text().splitlines()
-    events = [json.loads(line) for line in lines if line.startswith("{")]
-    assert [(event["t"], event["reason"]) for event in events] == [
-        (3.0, "reading the devices took 5.0 s"),
-        (9.0, "the sampler was stopped, or the machine too busy to run it"),
-    ]
-
-
-def test_every_source_is_read_as_often_as_it_says(tmp_path: Path) -> None:
-    read: list[tuple[int, str]] = []
-    tick = [0]
-
-    def source(device: str, name: str, every: float) -> Source:
-        def reading() -> list[float]:
-            read.append((tick[0], f"{device}/{name}"))
-            return [1.0]
-
-        return Source(device, [Series(f"{device}/{name}", "none")], reading, every)
-
-    names = [("power (W)", 0.0), ("clock (MHz)", 0.5), ("heat (C)", 0.5), ("rows (count)", 10.0)]
-    sources = [source(f"gpu{n}", name, every) for n in range(3) for name, every in names]
-    sampler = Scheduler(sources, 0.1, Writer(tmp_path / "t.jsonl"))
-    for tick[0] in range(201):
-        sampler.tick(tick[0], tick[0] / 10)
-    assert len([key for number, key in read if number == 0]) == len(sources)
-    for name, every in names:
-        moments = [
-            [number for number, key in read if key == f"gpu{n}/{name}" and number] for n in range(3)
-        ]
-        assert moments[0] == moments[1] == moments[2]  # a kind together
-        steps = {b - a for a, b in pairwise(moments[0])}
-        assert steps == {max(1, round(every * 10))}
-    clocks, heats = (
-        {number for number, key in read if number and key.endswith(name)} for name in ("z)", "C)")
-    )
-    assert not clocks & heats  # and kinds apart
-
-
 def test_a_stopped_sampler_leaves_a_gap_with_its_reason(tmp_path: Path) -> None:
     with gpumon.Monitor(tmp_path / "t", interval=0.02) as monitor:
         sampler = monitor.read().header["sampler"]
-        wait_for(lambda: len(monitor.to_pandas()) > 3)
+        wait_for(lambda: len(monitor.read().to_pandas()) > 3)
         os.kill(sampler, signal.SIGSTOP)
         before = len(monitor.read().recording.sampled)
         time.sleep(0.4)

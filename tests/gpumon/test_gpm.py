@@ -32,7 +32,7 @@ def test_gpm_beside_utilisation_with_one_metric_failing(play: Play) -> None:
 
 def test_activity_that_fails_for_a_while_or_is_no_number_is_missing(play: Play) -> None:
     script = gpu(0, "utilisation 9\ngpm 1\ngpm2 30 30 nan 31 E999 32")
-    trace = play(script, samples=28, interval=0.1)
+    trace = play(script, samples=42, interval=0.1)
     values = trace.to_pandas()["gpu0/SM activity (%)"]
     assert changes(list(values)) == [30.0, 31.0, 32.0]
     before, after = values[values == 31].index.max(), values[values == 32].index.min()
@@ -40,17 +40,6 @@ def test_activity_that_fails_for_a_while_or_is_no_number_is_missing(play: Play) 
     place = trace.recording.keys.index("gpu0/SM activity (%)")
     told = [e["event"] for e in trace.metadata()["events"] if place in e.get("series", ())]
     assert told == ["failed", "back"]
-
-
-def test_the_reason_of_a_gpm_sample_that_fails_is_its_own(play: Play) -> None:
-    # Two are taken by each of two sources before and at the first sample; the fifth comes after.
-    metrics = "".join(f"\ngpm{number} 30" for number in (2, 3, 5, 10, 20, 21, 60, 61))
-    script = gpu(0, f"utilisation 9\ngpm 1\ngpm_sample 1 1 1 1 E999 1{metrics}")
-    trace = play(script, samples=24, interval=0.1)
-    failed = [e for e in trace.metadata()["events"] if e["event"] == "failed"]
-    reasons = [e["reason"] for e in failed if "Gpm" in e["reason"]]
-    assert reasons == ["nvmlGpmSampleGet: Unknown Error"]
-    assert changes(list(trace.to_pandas()["gpu0/SM activity (%)"])) == [30.0]
 
 
 def test_without_gpm_the_counters_of_the_links(play: Play) -> None:
@@ -72,21 +61,6 @@ def test_without_gpm_the_counters_of_the_links(play: Play) -> None:
     # Another call would tell too, and block.
     without = play(gpu(0, "utilisation 1\npcie_tx 100\npcie_rx 100"), samples=2)
     assert "blocks for 20 ms" in str(reasons_of(without)["gpu0/PCIe sent (MiB/s)"])
-
-
-def test_a_field_that_fails_for_a_while_is_back_and_one_of_a_lost_gpu_loses_it(play: Play) -> None:
-    steps = "step 0.5\n"
-    trace = play(
-        steps
-        + gpu(0, "utilisation 1\nfield138 0 0 E999 E999 0\nfield139 0")
-        + gpu(1, "utilisation 1\nfield138 0 0 0 E15\nfield139 0"),
-        samples=45,
-        interval=0.1,
-    )
-    frame, events = trace.to_pandas(), trace.metadata()["events"]
-    sent = frame["gpu0/NVLink sent (MiB/s)"]
-    assert sent[1.5:].isna().any() and sent.iloc[-1] == 0
-    assert [e["device"] for e in events if e["event"] == "device lost"] == ["gpu1"]
 
 
 def test_throttling_is_kept_as_bits_and_summed_up_as_time(play: Play) -> None:

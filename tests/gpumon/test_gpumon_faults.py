@@ -23,8 +23,7 @@ from test_monitor import ROOT
 
 import gpumon
 from gpumon import writer
-from gpumon.scheduler import Scheduler
-from gpumon.series import Series, Source
+from gpumon.series import Scheduler, Series, Source
 from gpumon.trace_files import marks_file, samples_file
 from gpumon.writer import Writer
 

@@ -50,19 +50,6 @@ def test_an_attribute_that_json_cannot_hold_ends_no_program(tmp_path: Path, valu
     assert (tmp_path / "t.marks.jsonl").read_text().count("\n") == 2
 
 
-def test_a_monitor_that_is_starting_is_not_overwritten(tmp_path: Path) -> None:
-    first, second = gpumon.Monitor(tmp_path / "t"), gpumon.Monitor(tmp_path / "t")
-
-    def meanwhile() -> None:
-        with pytest.raises(gpumon.MonitorError, match="another monitor is writing"):
-            second.start()
-
-    first._wait_until_ready = meanwhile  # type: ignore[method-assign]
-    with first, first.phase("train"):
-        pass
-    assert list(first.phases()["phase"]) == ["train"]
-
-
 def test_a_link_leads_to_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("dear all")
     (tmp_path / "t.jsonl").symlink_to("letter")
@@ -124,19 +111,3 @@ def test_a_program_without_its_streams_is_recorded(tmp_path: Path) -> None:
     words = [*RECORD[:-1], "--out", str(tmp_path / "t"), "--", "true"]
     assert subprocess.run(words, env=HERE, timeout=60, preexec_fn=close).returncode == 0
     assert gpumon.read(tmp_path / "t").metadata()["ended"] == "closed"
-
-
-MANY = """
-import os, resource, sys, gpumon
-most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most), most))
-files = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
-with gpumon.Monitor(sys.argv[1]) as monitor, monitor.phase("train"):
-    pass
-print(list(monitor.phases()["phase"]))
-"""
-
-
-def test_a_program_with_a_thousand_open_files(tmp_path: Path) -> None:
-    done = python("-c", MANY, str(tmp_path / "trace"))
-    assert done.returncode == 0 and "['train']" in done.stdout, done.stderr

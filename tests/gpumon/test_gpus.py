@@ -89,7 +89,9 @@ def test_a_series_that_fails_for_a_while_comes_back(play: Play) -> None:
 def test_a_counter_that_goes_wild_spoils_no_other(play: Play) -> None:
     """A value that no trace may have would have its whole sample left out by a reader."""
     wild = 18 * 10**18
-    trace = play(gpu(0, f"utilisation 7\nenergy 5000000 5001000 {wild} 5004000"), samples=8)
+    trace = play(
+        gpu(0, f"utilisation 7\nenergy 5000000 5001000 {wild} 5004000"), samples=26, interval=0.1
+    )
     energy = list(trace.to_pandas()["gpu0/energy (J)"])
     assert changes(energy) == [1.0, 4.0]
     # A busy machine may take several samples between two readings, which then hold one value.
@@ -102,7 +104,7 @@ def test_gpu_lost_in_the_middle_is_marked_and_the_other_goes_on(play: Play) -> N
     trace = play(
         gpu(0, "utilisation 50 50 50 50 E15\nmemory 100\npower 90000")
         + gpu(1, "utilisation 60\nmemory 100\npower 90000"),
-        samples=20,
+        samples=70,
     )
     frame = trace.to_pandas()
     lost = [e for e in trace.metadata()["events"] if e["event"] == "device lost"]
@@ -146,22 +148,6 @@ def test_a_lost_gpus_part_is_in_no_sum(tmp_path: Path) -> None:
         assert (own["measured (s)"], own["seconds"]) == (1, 7)
         assert own["energy covers (s)"] == (0 if energy else 1)
         assert table.loc[("late", "gpu1"), "energy (J)"] == pytest.approx(700, abs=101)
-
-
-def test_of_all_gpus_it_is_said_how_much_of_them_was_measured(tmp_path: Path) -> None:
-    """One is lost at 4 s of 10: the mean is of what was measured of both, and says of how much."""
-    busy: list[float | None] = [30.0] * 4 + [None] * 6
-    marks: Marks = (("late", 5.0, 10.0, {}),)
-    path = write(tmp_path / "t", {"gpu0": [90.0] * 10, "gpu1": busy}, power=None, marks=marks)
-    file = path.with_name("t.jsonl")
-    header, *samples, end = file.read_text().splitlines()
-    later = [json.dumps([*json.loads(sample), 4, None]) for sample in samples[4:]]
-    file.write_text("\n".join([header, *samples[:4], *later, end]) + "\n")
-    table = gpumon.read(path).summary().set_index(["phase", "device"])
-    columns = ["measured (s)", "utilisation mean (%)"]
-    assert table.loc[("late", "gpus"), columns].tolist() == [2.5, 90]
-    whole = (10 * 90 + 4 * 30) / 14
-    assert table.loc[("(all)", "gpus"), columns].tolist() == pytest.approx([7, whole])
 
 
 def test_gpu_that_cannot_be_reached_at_the_start(play: Play) -> None:

@@ -13,7 +13,6 @@ import pytest
 from gpumon import host
 from gpumon.series import Source, Unavailable
 
-Times = namedtuple("Times", "user system idle iowait guest guest_nice")
 Disk = namedtuple("Disk", "read_bytes write_bytes")
 Card = namedtuple("Card", "bytes_recv bytes_sent")
 MIB = 2**20
@@ -38,10 +37,11 @@ def second(source: Source) -> tuple[Any, ...]:
     return tuple(source.read())
 
 
-def test_waiting_is_idle_and_guests_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, after = Times(0, 0, 0, 0, 0, 0), Times(40, 20, 100, 40, 30, 10)
-    answer(monkeypatch, "cpu_times", [before, after])
-    assert host._cpu().read() == (30.0,)
+def test_waiting_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = [{0: (0.0, 0.0), 1: (5.0, 9.0)}, {0: (60.0, 200.0), 1: (5.0, 9.0)}]
+    left = iter(shown)
+    monkeypatch.setattr(host, "busy_and_total", lambda _: dict(next(left)))
+    assert list(host._cpu().read()) == [30.0, 30.0, None]
 
 
 def test_a_disks_bytes_count_once(monkeypatch: pytest.MonkeyPatch, a_second: None) -> None:

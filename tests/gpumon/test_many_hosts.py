@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -206,7 +205,6 @@ def test_clocks_are_measured_over_the_network(tmp_path: Path) -> None:
         offer = json.loads((tmp_path / "t.clock").read_text())
         found = clocks.measure_offset(
             offer,
-            threading.Event(),
             clock=lambda: time.monotonic() + 1000,
             wall=lambda: time.time() - 3,
         )
@@ -214,31 +212,8 @@ def test_clocks_are_measured_over_the_network(tmp_path: Path) -> None:
         assert abs(found["ahead (s)"] - 1000) <= found["within (s)"] < 1
         assert found["wall (s)"] == pytest.approx(-3, abs=1)
         wrong = {**offer, "token": "0" * 32, "addresses": ["127.0.0.1"]}
-        assert clocks.measure_offset(wrong, threading.Event()) is None, (
-            "who has no token is not answered"
-        )
+        assert clocks.measure_offset(wrong) is None, "who has no token is not answered"
     assert not (tmp_path / "t.clock").exists()
-
-
-def test_asking_waits_for_the_first_rank_and_keeps_the_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[dict[str, Any]] = []
-    heard = threading.Event()
-
-    def tell(found: dict[str, Any]) -> None:
-        told.append(found)
-        heard.set()
-
-    (tmp_path / "t.clock").write_text("left by another run")
-    monkeypatch.setattr(clocks, "AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr(clocks, "boot_id", lambda: f"boot of {threading.current_thread().name}")
-    with (
-        clocks.query_reference(tmp_path / "t", tell),
-        clocks.answer_queries(tmp_path / "t"),
-    ):
-        assert heard.wait(60)
-    assert told[0]["boot"] == "boot of MainThread" and abs(told[0]["ahead (s)"]) < 1
 
 
 AHEAD = {"boot": "boot-a", "ahead (s)": 4000.0, "within (s)": 0.002, "wall (s)": 100.0}

@@ -12,7 +12,6 @@ import pytest
 from gpumon_tools import Play, gpu, play_fixture, write  # noqa: F401 (a fixture)
 from test_charts import in_the_page, in_the_picture
 
-import gpumon
 from gpumon import launch
 
 GONE = 2**22 + 1
@@ -51,26 +50,6 @@ def test_a_shared_gpu_is_told_everywhere(play: Play) -> None:
     for what in ("lanes", "notes", "legend"):
         assert picture[what] == page[what]
     assert f"with {name} ({other}, 2.9 GiB)" in picture["notes"]
-
-
-def test_others_that_the_driver_does_not_measure(tmp_path: Path) -> None:
-    more: dict[str, list[float | None]] = {
-        "gpu0/memory mine (MiB)": [None] * 4,
-        "gpu0/memory others (MiB)": [None] * 4,
-        "gpu0/other processes (count)": [0.0, 1.0, 1.0, 0.0],
-    }
-    event = {"t": 1.0, "event": "shared", "device": "gpu0", "process": 4, "name": None}
-    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 4}, more=more, events=[event] * 5))
-    assert in_the_picture(trace)["lanes"] == in_the_page(trace)["lanes"]
-    notes = in_the_picture(trace)["notes"]
-    assert "with a process (4), a process (4), a process (4) and 2 more" in notes
-
-
-def test_a_gap_is_none(tmp_path: Path) -> None:
-    names = ("memory others (MiB)", "SM use others (%)", "other processes (count)")
-    more: dict[str, list[float | None]] = {f"gpu0/{name}": [0, None, 0, 0] for name in names}
-    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 4}, more=more))
-    assert not [name for name in trace.summary() if name.startswith("others'")]
 
 
 def test_ranks_of_one_launcher_are_no_untrusteds(monkeypatch: pytest.MonkeyPatch) -> None:

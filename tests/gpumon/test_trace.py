@@ -52,8 +52,7 @@ def test_repeats_join_or_stand_apart_and_items_count_once(tmp_path: Path) -> Non
     row = row_of(trace, "train", "gpu0")
     assert (row["count"], row["seconds"], row["items"]) == (2, 2, 40)
     assert row_of(trace, "(all)", "gpu0")["items"] == 40
-    each = trace.summary(by="mark").query("device == 'gpu0' and phase == 'train'")
-    assert list(each["epoch"]) == [1, 2]
+    each = trace.summary(by="repeat").query("device == 'gpu0' and phase == 'train'")
     assert list(each["utilisation mean (%)"]) == [0, 100]
 
 
@@ -133,17 +132,6 @@ def test_machines_merge_on_wall_time_under_their_names(tmp_path: Path) -> None:
     together = row_of(trace, "(all)", "gpus")
     assert together["utilisation imbalance (%)"] == pytest.approx(50)
     trace.plot()
-
-
-def test_of_a_series_that_a_line_names_twice_the_last_value_counts(tmp_path: Path) -> None:
-    prefix = write(tmp_path / "t", {"gpu0": [1, 2, 3]})
-    file = prefix.with_name("t.jsonl")
-    lines = file.read_text().splitlines()
-    lines[2] = "[1, 0, 5, 0, 7, 0, null, 0, 9]"
-    file.write_text("\n".join(lines) + "\n")
-    frame = gpumon.read(prefix).to_pandas()
-    assert list(frame["gpu0/utilisation (%)"]) == [1, 9, 3]
-    assert list(frame["host/cpu (%)"]) == [50, 50, 50]
 
 
 def test_csv_round_trip(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpumon_tools import Marks, write
 
-from gpumon.trace_format import LONGEST_LINE, MOST_SERIES
+from gpumon.recording import LONGEST_LINE, MOST_SERIES
 from hostile.case import Case
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\nred\u202e"
@@ -94,7 +94,7 @@ def endless(file: Path) -> None:
 
 WRONG = [
     Case("trace: header is a list", content(b'["gpumon", 1]\n'), "no header line"),
-    Case("trace: start is huge", header("export", **{"start (unix s)": 10**400}), "no start"),
+    Case("trace: start is huge", header("export", **{"start (unix s)": 10**400}), "is damaged"),
     Case("trace: too many series",
          header(series=[{"key": f"a/{n}"} for n in range(MOST_SERIES + 1)]), "lists more than"),
     Case("trace: newer version", header(gpumon=99), "format 99.*update gpumon"),

@@ -97,7 +97,7 @@ def trained(folder: Path, how: dict[str, Any]) -> tuple[Any, ...]:
     run = names["run"]
     notebook_run.end(run)
     content: Any = run.record.content
-    summary = run.monitor.summary().drop_duplicates("phase").set_index("phase")
+    summary = run.monitor.read().summary().drop_duplicates("phase").set_index("phase")
     arrays = weights.load(run.folder / "weights.safetensors")
     return content, run.recipe.steps, summary["items"], run.initial.arrays, arrays
 

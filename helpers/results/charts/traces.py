@@ -7,7 +7,7 @@ from helpers.results.comparison import Comparison, widest
 
 
 def traces(compared: Comparison) -> tuple[dict[str, Recording], list[str]]:
-    """The trace of each label's last run on its most devices, by label; and the runs without one."""
+    """Each label's last run on its most devices, by label; and the runs without a trace."""
     found, without = {}, []
     for last in widest(compared.entries):
         try:
