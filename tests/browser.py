@@ -116,6 +116,12 @@ class Page:
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[feature])
 
+    def press(self, key: str, code: int = 0) -> None:
+        text = key if len(key) == 1 else ""
+        common = {"key": key, "windowsVirtualKeyCode": code or (ord(text) if text else 0)}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
 
 def missing() -> str | None:
     """Why there can be no browser here, or None."""

@@ -22,7 +22,7 @@ from gpumon.record import default_path
 
 ROOT = Path(__file__).resolve().parents[2]
 MPIEXEC = ROOT / ".venvs" / "pytorch" / "bin" / "mpiexec"
-PROGRAM = "import gpumon, time\nwith gpumon.phase('train'): time.sleep(0.5)"
+PROGRAM = "import gpumon, time\nwith gpumon.phase('train'): time.sleep(1.5)"
 needs_mpiexec = pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec: make envs")
 
 
