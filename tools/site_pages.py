@@ -58,8 +58,7 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
     """Fills in what is generated, and sends links to where the site has what they name.
 
-    A link to a file that is in the repository alone becomes plain text. An executed notebook names
-    pages and headings of the day when it ran: its links lead to the pages that are still there.
+    A link to a file that is in the repository alone becomes plain text.
     """
     source = page.file.src_uri
     folder = posixpath.dirname(source)
@@ -73,8 +72,6 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
             target = posixpath.relpath(TOP[there.removeprefix("../")], folder or ".")
         elif there.startswith("../"):
             return text
-        elif source.startswith("results/") and there.endswith(".md"):
-            return f"[{text}]({target})" if files.get_file_from_path(there) else text
         target = re.sub(r"\.ipynb$", ".md", target)
         target = re.sub(r"(results/.*/report)\.md$", r"\1.html", target)  # the page itself
         target = RESULTS if there == "results" else target
