@@ -128,7 +128,8 @@ def fair(entries: Sequence[Entry]) -> Cell:
         return Cell("different", tone="other")
     checks = [check for content in contents for check in content["fairness"]["checks"]]
     expected = {check["check"] for check in checks if check["verdict"] == EXPECTED}
-    return Cell("passed", note=f"{len(expected)} expected" if expected else "", tone="good")
+    known = f"{len(expected)} expected difference{'s' * (len(expected) > 1)}" if expected else ""
+    return Cell("passed", note=known, tone="good")
 
 
 def _evidence(entries: Sequence[Entry]) -> Cell:

@@ -66,7 +66,7 @@ def fastest(compared: Comparison) -> Answer:
 
     No framework is named if no run is ranked, and several if they may all be the best.
     """
-    question = "Fastest"
+    question = "Ranking"
     if not compared.finished:
         return Answer(question, "unknown", "No run has finished.")
     if (why := unranked(compared)) is not None:
