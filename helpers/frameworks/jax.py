@@ -42,9 +42,12 @@ SKIPPED = {
     ),
 }
 
-LESS_OPTIMISED = "--xla_backend_optimization_level=1"
-"""XLA's flag for CPUs, to compile sooner; steps were as fast with it (benchmarks/RESULTS.md). Flags
-of the user's own take its place."""
+ON_CPUS = (
+    "--xla_backend_optimization_level=1 --xla_cpu_collective_call_terminate_timeout_seconds=600"
+)
+"""XLA's flags for CPUs: it compiles sooner, with steps as fast (benchmarks/RESULTS.md), and where
+other programs hold up a device, an all-reduce waits for longer than 40 s before it ends the
+process. Flags of the user's own take their place."""
 
 
 def versions() -> dict[str, str]:
@@ -62,7 +65,7 @@ def list_devices(kind: str, count: int) -> list[Device]:
             # of other GPUs JAX would take the memory
             jax.config.update("jax_cuda_visible_devices", ",".join(map(str, range(count))))
         else:
-            os.environ.setdefault("XLA_FLAGS", LESS_OPTIMISED)
+            os.environ.setdefault("XLA_FLAGS", ON_CPUS)
             jax.config.update("jax_platforms", "cpu")
             # as XLA_FLAGS=--xla_force_host_platform_device_count does
             jax.config.update("jax_num_cpu_devices", count)

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -126,10 +127,21 @@ def _start(
     command = [sys.executable, program, notebook, data, str(folder), str(int(resume)), recipe]
     command.append(json.dumps(dict(given)))
     folder.mkdir(exist_ok=True)
+    environment = os.environ | {"TMPDIR": own_temporary_folder()}
     with (folder / SAID).open("w") as out:  # a pipe would stay open as long as any grandchild
         return subprocess.Popen(
-            command, stdout=out, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            command,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env=environment,
         )
+
+
+def own_temporary_folder() -> str:
+    """One for programs that are killed: the system removes what they leave there."""
+    return tempfile.mkdtemp(prefix="k")
 
 
 def _end(process: "subprocess.Popen[str]", folder: Path) -> str:

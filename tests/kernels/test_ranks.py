@@ -17,6 +17,7 @@ import psutil
 import pytest
 import ranks_tools as tools
 import slurm_cluster
+from resuming import own_temporary_folder
 
 from helpers import paths
 from helpers.launch import launchers
@@ -122,7 +123,7 @@ def test_ranks_that_hang_are_ended(tmp_path: Path) -> None:
 @pytest.mark.parametrize("victim", ["runner", "launcher"])
 def test_ranks_end_with_a_process_that_is_killed(victim: str, tmp_path: Path) -> None:
     command = [sys.executable, tools.__file__, "killed", str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": str(paths.ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(paths.ROOT), "TMPDIR": own_temporary_folder()}
     running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     tools.until_they_run(tmp_path)
     assert len(tools.left(tmp_path)) > 2
