@@ -174,7 +174,7 @@ def test_the_fairness_check_too_joins_gpus_by_nccl_stand_in(
 ) -> None:
     asked = []
 
-    def begin(backend: str, **how: Any) -> None:
+    def begin(backend: str, *given: Any, **how: Any) -> None:
         asked.append(backend)
         raise ConnectionAbortedError  # here CUDA would be needed
 
