@@ -12,6 +12,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 VERSION = "3.11"
+SOUND = (3, 11, 8)
+"""Older ones may hang as a process forks: https://github.com/python/cpython/issues/112275. PyTorch
+forks its loader workers. They are used where there is no other."""
 
 
 class NoPython(Exception):
@@ -19,10 +22,17 @@ class NoPython(Exception):
 
 
 def find_python(uv: Path) -> str | None:
-    """The path of a Python 3.11: the one running this, else one that uv finds on PATH."""
-    if sys.version_info[:2] == (3, 11):
-        return str(getattr(sys, "_base_executable", sys.executable))
-    return _answer([uv, "python", "find", "--system", "--no-managed-python", VERSION])
+    """The path of a Python 3.11: the one running this, else one that uv finds on PATH.
+
+    One from ``SOUND`` on is preferred.
+    """
+    own = str(getattr(sys, "_base_executable", sys.executable))
+    is_311 = sys.version_info[:2] == SOUND[:2]
+    if is_311 and sys.version_info >= SOUND:
+        return own
+    find: list[str | Path] = [uv, "python", "find", "--system", "--no-managed-python"]
+    sound = _answer([*find, f">={'.'.join(map(str, SOUND))},<3.12"])
+    return sound or (own if is_311 else _answer([*find, VERSION]))
 
 
 def _answer(command: list[str | Path]) -> str | None:
