@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import time
 from collections.abc import Callable
 from typing import Any
 
 from gpumon.gpu_processes import sharing_sources
 from gpumon.nvml import Device, failure, field_values, nvml, query
-from gpumon.series import Series, Source, Unavailable
+from gpumon.series import Series, Source, Unavailable, per_second
 
 MIB = 2**20
 MILLI = 1000
@@ -210,25 +209,15 @@ def _counters(device: Device, bus: str, fields: list[Any], per_mib: int, excuse:
     names = [f"{bus} sent (MiB/s)", f"{bus} received (MiB/s)"]
     api = f"nvmlDeviceGetFieldValues {fields}, difference over time"
     series = [Series(f"{device.name}/{name}", api) for name in names]
-    before: list[tuple[float, list[int]]] = []
+    rates = per_second(per_mib)
 
     def read() -> list[float | None]:
         try:
-            counts = field_values(device.handle, fields)
+            return rates(field_values(device.handle, fields))
         except Unavailable as error:
             error.args = (f"{error}{excuse}",)
             # What a driver does not know, it will not learn.
             error.permanent |= error.code == nvml().NVML_ERROR_INVALID_ARGUMENT
             raise
-        now = time.monotonic()
-        rates: list[float | None] = [None, None]
-        if before and now > before[0][0]:
-            then, old = before[0]
-            rates = [
-                (new - was) / per_mib / (now - then) if new >= was else None
-                for new, was in zip(counts, old, strict=True)
-            ]
-        before[:] = [(now, counts)]
-        return rates
 
     return Source(device.name, series, read, 0.5)

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from gpumon.process import busy_and_total
-from gpumon.series import Series, Source, Unavailable
+from gpumon.series import Series, Source, Unavailable, per_second
 
 MIB = 2**20
 # Layers over other disks, which would count the same bytes again, and disks in memory.
@@ -78,25 +78,16 @@ def _rates(
     counts: Callable[[str], bool],
 ) -> Source:
     """MiB/s from two byte counters that only grow, summed over the devices that count."""
-    before: list[tuple[float, list[int]]] = []
+    rates = per_second(MIB, least=0.1)
 
     def read() -> list[float | None]:
         found: dict[str, Any] = {}
         with contextlib.suppress(FileNotFoundError):  # some containers show no disks at all
             found = counters() or {}
-        now, counted = time.monotonic(), [each for name, each in found.items() if counts(name)]
+        counted = [each for name, each in found.items() if counts(name)]
         if not counted:
             raise Unavailable("the system shows no such device (a container?)", permanent=True)
-        sums = [sum(getattr(each, field) for each in counted) for field in fields]
-        rates: list[float | None] = [None, None]
-        if before and now - before[0][0] > 0.1:
-            then, old = before[0]
-            rates = [
-                (new - was) / MIB / (now - then) if new >= was else None
-                for new, was in zip(sums, old, strict=True)
-            ]
-        before[:] = [(now, sums)]
-        return rates
+        return rates([sum(getattr(each, field) for each in counted) for field in fields])
 
     return Source("host", [Series(f"host/{name} (MiB/s)", api, 2) for name in names], read, 2.0)
 

@@ -70,6 +70,28 @@ class Source:
                 series.reason = str(value)
 
 
+def per_second(unit: float, least: float = 0.0) -> Callable[[Sequence[int]], list[float | None]]:
+    """What gives how much counters have grown in a second since they were last given.
+
+    None for the first time, for a counter that has fallen, and where no more than ``least`` seconds
+    have passed. unit: how much of a counter is one of the rate's.
+    """
+    before: list[tuple[float, Sequence[int]]] = []
+
+    def rates(counts: Sequence[int]) -> list[float | None]:
+        now, found = time.monotonic(), list[float | None]([None] * len(counts))
+        if before and now - before[0][0] > least:
+            then, old = before[0]
+            found = [
+                (new - was) / unit / (now - then) if new >= was else None
+                for new, was in zip(counts, old, strict=True)
+            ]
+        before[:] = [(now, counts)]
+        return found
+
+    return rates
+
+
 class Scheduler:
     """The loop's state: which source is due when, and what each last said."""
 
