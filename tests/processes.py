@@ -1,6 +1,7 @@
-"""Whether processes have ended, for tests that look for what is left over."""
+"""Whether processes have ended, and where those that are killed leave their files."""
 
 import os
+import tempfile
 import time
 
 import psutil
@@ -30,3 +31,8 @@ def group_of(pid: int) -> int | None:
         return os.getpgid(pid)
     except ProcessLookupError:
         return None
+
+
+def own_temporary_folder() -> str:
+    """One for programs that are killed: the system removes what they leave there."""
+    return tempfile.mkdtemp(prefix="k")

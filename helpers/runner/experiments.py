@@ -1,7 +1,7 @@
 """Create and load an experiment's folder: what was asked for, and the records of its runs.
 
-``experiment.json`` is written once and keeps the plan. The record in a run's folder alone says how
-the run stands.
+``experiment.json`` keeps the plan, and when the experiment ended. The record in a run's folder
+alone says how the run stands.
 """
 
 import json

@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -18,6 +17,7 @@ import numpy as np
 import psutil
 from notebook_cells import COLUMNS
 from PIL import Image
+from processes import own_temporary_folder
 from safetensors import safe_open
 
 from helpers import record
@@ -137,11 +137,6 @@ def _start(
             start_new_session=True,
             env=environment,
         )
-
-
-def own_temporary_folder() -> str:
-    """One for programs that are killed: the system removes what they leave there."""
-    return tempfile.mkdtemp(prefix="k")
 
 
 def _end(process: "subprocess.Popen[str]", folder: Path) -> str:

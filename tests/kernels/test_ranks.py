@@ -17,7 +17,7 @@ import psutil
 import pytest
 import ranks_tools as tools
 import slurm_cluster
-from resuming import own_temporary_folder
+from processes import own_temporary_folder
 
 from helpers import paths
 from helpers.launch import launchers

@@ -7,6 +7,7 @@ from typing import Any
 
 import psutil
 import pytest
+from processes import own_temporary_folder
 from runner_tools import (
     BEGIN,
     FINISH,
@@ -166,12 +167,10 @@ def test_each_execution_is_a_run_that_is_told_it_and_only_what_a_framework_lacks
 
 
 def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> None:
-    """What a killed program leaves in the temporary folder is the system's to remove."""
     wait = f"if not (Path(run).parents[2] / 'second').exists():{WAIT}".replace("\n", "\n    ")
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     suite.notebook("PyTorch_MultiGPU_Exp_Loss", BEGIN, wait, FINISH)
-    (suite.folder / "temporary").mkdir()
-    command = suite.start(env={"TMPDIR": str(suite.folder / "temporary")})
+    command = suite.start(env={"TMPDIR": own_temporary_folder()})
     wait_for(lambda: any((suite.folder / "runs").glob("*/PyTorch_MultiGPU_Exp_Loss-1x/pids")))
     family = psutil.Process(command.pid).children(recursive=True)
     command.kill()
