@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
+from gpumon.process import busy_and_total
 from helpers.frameworks import rank_info
 from helpers.frameworks.cpu_cores import CpuDevice
 
@@ -55,16 +56,15 @@ class Watch:
     def _read(self) -> np.ndarray:
         try:
             return counters(self._cores, self._root)
-        except (OSError, psutil.Error, IndexError) as error:
+        except (OSError, psutil.Error, KeyError) as error:
             self._reason = f"the system does not tell what its cores do: {error}"
             return np.zeros(3)
 
 
 def counters(cores: Collection[int], root: int) -> np.ndarray:
     """Seconds by the clock, of work on these cores, and of a process with its descendants."""
-    listed = psutil.cpu_times(percpu=True) if cores else []
-    busy = sum(sum(listed[core]) - listed[core].idle - listed[core].iowait for core in cores)
-    busy -= sum(listed[core].guest + listed[core].guest_nice for core in cores)  # in user, too
+    listed = busy_and_total(cores)
+    busy = sum(listed[core][0] for core in cores)
     process, own = psutil.Process(root), 0.0
     # Children first: the time of one that ends meanwhile is then its parent's.
     for each in (*reversed(process.children(recursive=True)), process):
