@@ -50,6 +50,11 @@ def steps_of_a_turn(seconds: float) -> int:
     return max(enough, STEPS) if STEPS * seconds < STEPS_SECONDS else enough
 
 
+def batches_of_a_turn(seconds: float, least: int) -> int:
+    """How many batches a turn of the loader alone takes, of so many seconds each."""
+    return max(least, math.ceil(LOADER_SECONDS / seconds))
+
+
 def median_of(values: Sequence[float]) -> tuple[float, float, float]:
     """The median, and the ends of its 95 % confidence interval, by order statistics.
 

@@ -67,9 +67,11 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
         return found
 
     many = first(measurement_rounds.steps_of_a_turn(run.loop.typical_step))
+    ahead = first(max(READ_AHEAD * run.workers * len(run.own_devices), 1))
     with run.monitor.phase("warm-up"):  # which tells how long a step on synthetic data takes
         quick = first(measurement_rounds.steps_of_a_turn(timed["synthetic"](many)))
-    steps = {"files": many, "synthetic": quick, "no_allreduce": quick, "loader": 1}
+        read = first(measurement_rounds.batches_of_a_turn(timed["loader"](ahead), ahead))
+    steps = {"files": many, "synthetic": quick, "no_allreduce": quick, "loader": read}
     own = recipe.global_batch_size // run.loop.processes
     with run.others.during("rounds"):
         seconds = measurement_rounds.take_turns(
@@ -118,14 +120,10 @@ def _timed(
         return seconds
 
     def of_batches(steps: int) -> float:
-        ahead = READ_AHEAD * run.workers * len(run.own_devices)
-        turn(ahead)
-        count, start = 0, time.perf_counter()
-        least = measurement_rounds.LOADER_SECONDS
-        while count < max(ahead, 1) or time.perf_counter() - start < least:
-            turn(1)
-            count += 1
-        return (time.perf_counter() - start) / count
+        turn(READ_AHEAD * run.workers * len(run.own_devices))  # those that lie ready
+        start = time.perf_counter()
+        turn(steps)
+        return (time.perf_counter() - start) / steps
 
     return of_batches if name == "loader" else of_steps
 
