@@ -2,8 +2,8 @@
 
 Each plant changes the text of a notebook's cells, which then run to the end of the test: a small
 network, 200 images, two epochs, momentum, weight decay and a warm-up. Without a plant a notebook
-runs to its end. ``plants_<framework>.py`` has a framework's; a test file has them and these tests
-by ``from planted_cells import *`` and ``from plants_<framework> import TESTED``.
+runs to its end. ``test_planted_<framework>.py`` has a framework's texts, and these tests by
+``from planted_cells import *``.
 """
 
 import json
@@ -22,6 +22,8 @@ from helpers.fairness import (
     process_checks,
     reference_checks,
     training_checks,
+    training_loop,
+    weight_checks,
 )
 from helpers.runner.notebook_code import run_cells
 from helpers.training import loop, measuring, notebook_coverage, notebook_run
@@ -40,7 +42,7 @@ class Plant(NamedTuple):
     """
 
     row: str
-    texts: Mapping[str, str]
+    texts: Mapping[str, str] = {}
     error: str = ""
     """What the error says that ends the notebook, if no row notices it."""
     devices: int = 1
@@ -69,62 +71,82 @@ OF_VALIDATION = {
 }
 """One in four images of a training epoch is one of the validation part."""
 
-OF_ALL = {
-    "rate x 4": Plant(training_checks.RATE, {FACTOR: f"4 * {FACTOR}"}),
-    "rate constant": Plant(training_checks.RATE, {FACTOR: "1.0"}),
-    "rate one step late": Plant(
-        training_checks.RATE, {FACTOR: "r.factor(max(step - 1, 0), scale)"}
-    ),
-    "another rate in the last epoch": Plant(
-        training_checks.RATE, {FACTOR: f"{FACTOR} * (0.5 if step >= r.steps else 1.0)"}
-    ),
-    "no flip": Plant(crops.CROPS, {FLIP: "random.random() < 0.0"}),
-    "always flipped": Plant(crops.CROPS, {FLIP: "random.random() < 1.0"}),
-    "flipped too rarely": Plant(crops.CROPS, {FLIP: "random.random() < 0.25"}),
-    "centre crop": Plant(crops.CROPS, {f"random.{PLACE}": "(side - r.crop) // 2"}),
-    "crops of one half": Plant(crops.CROPS, {PLACE: "integers((side - r.crop) // 2 + 1)"}),
-    "without the last place": Plant(crops.CROPS, {PLACE: "integers(side - r.crop)"}),
-    "brighter pixels": Plant(
-        crops.CROPS, {"return pixels[:, ::-1] if": "return 1 + pixels[:, ::-1] if"}
-    ),
-    "the same crops in each epoch": Plant(crops.CROPS, {DRAW: "default_rng([r.seed, i])"}),
-    "evaluation pixels of another crop": Plant(
-        notebook_coverage.PIXELS, {"round((side - r.crop) / 2)": "round((side - r.crop) / 2) + 1"}
-    ),
-    "evaluation pixels of the resized image": Plant(
-        notebook_coverage.PIXELS,
-        {
-            "(round((side - r.crop) / 2) for side in pixels.shape[:2])": (
-                "0, 0\n"
-                "    at = (np.linspace(0, k - 1, r.crop, dtype=int) for k in pixels.shape[:2])\n"
-                "    pixels = pixels[np.ix_(*at)]"
-            )
-        },
-    ),
-    "a test of the validation images": Plant(
-        training_checks.EVALUATED,
-        {
-            TEST: (
-                "vars(run.images).update(test=run.images.valid)"
-                f" or vars(run).update(test_part=run.valid_part) or {TEST}"
-            )
-        },
-        said="test: ",
-    ),
-    "another metric": Plant(
-        loop.METRIC, {"(scores.argmax(1) == targets)": "(scores.argmin(1) == targets)"}
-    ),
-    "another AUC": Plant(
-        loop.METRIC,
-        {"scores[:, known])": 'scores[:, known], average="micro")'},
-        findings=True,
-    ),
+OF_ALL: Mapping[str, Mapping[str, str]] = {
+    "rate x 4": {FACTOR: f"4 * {FACTOR}"},
+    "rate constant": {FACTOR: "1.0"},
+    "rate one step late": {FACTOR: "r.factor(max(step - 1, 0), scale)"},
+    "another rate in the last epoch": {FACTOR: f"{FACTOR} * (0.5 if step >= r.steps else 1.0)"},
+    "no flip": {FLIP: "random.random() < 0.0"},
+    "always flipped": {FLIP: "random.random() < 1.0"},
+    "flipped too rarely": {FLIP: "random.random() < 0.25"},
+    "centre crop": {f"random.{PLACE}": "(side - r.crop) // 2"},
+    "crops of one half": {PLACE: "integers((side - r.crop) // 2 + 1)"},
+    "without the last place": {PLACE: "integers(side - r.crop)"},
+    "brighter pixels": {"return pixels[:, ::-1] if": "return 1 + pixels[:, ::-1] if"},
+    "the same crops in each epoch": {DRAW: "default_rng([r.seed, i])"},
+    "evaluation pixels of another crop": {
+        "round((side - r.crop) / 2)": "round((side - r.crop) / 2) + 1"
+    },
+    "evaluation pixels of the resized image": {
+        "(round((side - r.crop) / 2) for side in pixels.shape[:2])": (
+            "0, 0\n"
+            "    at = (np.linspace(0, k - 1, r.crop, dtype=int) for k in pixels.shape[:2])\n"
+            "    pixels = pixels[np.ix_(*at)]"
+        )
+    },
+    "a test of the validation images": {
+        TEST: (
+            "vars(run.images).update(test=run.images.valid)"
+            f" or vars(run).update(test_part=run.valid_part) or {TEST}"
+        )
+    },
+    "another metric": {"(scores.argmax(1) == targets)": "(scores.argmin(1) == targets)"},
+    "another AUC": {"scores[:, known])": 'scores[:, known], average="micro")'},
 }
 """Those of texts that all notebooks have."""
 
 
-def measured_turns(skipped: str, batch: str, smaller: str) -> dict[str, Plant]:
-    """Plants that show in the measured turns only.
+def texts_of_steps(steps: str, images: str, smaller: str) -> dict[str, dict[str, str]]:
+    """Texts of plants that change which images an epoch trains on, and in which steps.
+
+    Args:
+        steps: a notebook's expression for the steps of an epoch.
+        images: its expression for the number of images.
+        smaller: batches of which the second lacks images.
+    """
+
+    def train(batches: str) -> dict[str, str]:
+        """The real training alone gets other batches."""
+        called = "train_steps(replica, {}, " + steps + ")"
+        return {called.format("loader"): called.format(batches)}
+
+    shuffle = f".permutation({images})"
+    twice = f"(b for k, b in zip(range({steps} - 1), loader) for b in [b] * (1 + (k == 0)))"
+    return {
+        "half of the steps": train(f"islice(loader, {steps} // 2)"),
+        "a smaller batch": train(smaller),
+        "one batch twice": train(twice),
+        "some images left out": {shuffle: f".permutation(np.r_[20 : {images}, 20:40])"},
+        "one image left out": {shuffle: f".permutation(np.r_[1 : {images}, 1])"},
+        "images at random": {shuffle: f".integers({images}, size={images})"},
+    }
+
+
+def texts_of_order(images: str, indent: int = 8) -> dict[str, dict[str, str]]:
+    """More of them, in one notebook of each kind of loader."""
+    shuffle, line = f".permutation({images})", "\n" + indent * " "
+    ordered = f"order = np.random.default_rng([r.seed, self.epoch]).permutation({images})"
+    labels = f"labels = np.resize(run.train_part.targets, {images})"
+    by_label = 'order = order[np.argsort(labels[order], kind="stable")]'
+    half = f".permutation(np.resize(np.arange({images} // 2), {images}))"
+    return {
+        "half of the images twice": {shuffle: half},
+        "an order by labels": {ordered: line.join((ordered, labels, by_label))},
+    }
+
+
+def measured_turns(skipped: str, batch: str, smaller: str) -> dict[str, dict[str, str]]:
+    """Texts of plants that show in the measured turns only.
 
     Args:
         skipped: what ``train_step`` returns, of its arguments ``given``, without doing anything.
@@ -134,17 +156,132 @@ def measured_turns(skipped: str, batch: str, smaller: str) -> dict[str, Plant]:
         "globals().update(train_step=lambda *given, step=train_step, count=iter(range(10**9)): "
         f"step(*given) if next(count) % 2 else {skipped})"
     )
-    row = measuring.AMOUNT
     return {
-        "every second measured step left out": Plant(
-            row,
-            {"run.measure(": f"[{every_second}] and run.measure("},
-            said=" updates in ",
-            measured=True,
-        ),
-        "a smaller synthetic batch": Plant(
-            row, {batch: smaller}, said="synthetic: ", measured=True
-        ),
+        "every second measured step left out": {
+            "run.measure(": f"[{every_second}] and run.measure("
+        },
+        "a smaller synthetic batch": {batch: smaller},
+    }
+
+
+ALONE = "not the mean of all devices' gradients: does each device train alone?"
+
+KNOWN = {
+    "rate x 4": Plant(training_checks.RATE),
+    "rate constant": Plant(training_checks.RATE),
+    "rate one step late": Plant(training_checks.RATE),
+    "another rate in the last epoch": Plant(training_checks.RATE),
+    "no flip": Plant(crops.CROPS),
+    "always flipped": Plant(crops.CROPS),
+    "flipped too rarely": Plant(crops.CROPS),
+    "centre crop": Plant(crops.CROPS),
+    "crops of one half": Plant(crops.CROPS),
+    "without the last place": Plant(crops.CROPS),
+    "brighter pixels": Plant(crops.CROPS),
+    "the same crops in each epoch": Plant(crops.CROPS),
+    "evaluation pixels of another crop": Plant(notebook_coverage.PIXELS),
+    "evaluation pixels of the resized image": Plant(notebook_coverage.PIXELS),
+    "a test of the validation images": Plant(training_checks.EVALUATED, said="test: "),
+    "another metric": Plant(loop.METRIC),
+    "another AUC": Plant(loop.METRIC, findings=True),
+    "every second measured step left out": Plant(
+        measuring.AMOUNT, measured=True, said=" updates in "
+    ),
+    "a smaller synthetic batch": Plant(measuring.AMOUNT, measured=True, said="synthetic: "),
+    "other weights in the model": Plant("initial weights"),
+    "other weights when training starts": Plant(training_checks.START),
+    "evaluated from then on": Plant(RUNNING),
+    "bf16": Plant(training_checks.PRECISION),
+    "rate of one device": Plant(training_checks.RATE, devices=2),
+    "weight decay missing": Plant(training_checks.OPTIMIZER),
+    "another momentum": Plant(training_checks.OPTIMIZER),
+    "another rule": Plant(training_checks.OPTIMIZER),
+    "another rate for one weight": Plant(training_checks.OPTIMIZER),
+    "clipped gradients": Plant(WAY),
+    "gradients added up": Plant(WAY),
+    "a loss of sums": Plant(LOSS),
+    "a loss of findings' sums": Plant(LOSS, findings=True),
+    "a loss of sigmoids": Plant(LOSS),
+    "dropout": Plant(LOSS),
+    "another scale in training": Plant(RUNNING),
+    "mixed images": Plant(LOSS),
+    "another momentum of BatchNorm": Plant(RUNNING),
+    "smoothed labels": Plant(LOSS),
+    "the loss of the first half": Plant(LOSS),
+    "the same crops in each batch": Plant(crops.CROPS),
+    "one crop for a batch": Plant(crops.CROPS),
+    "half of the steps": Plant("", error="steps; let the loop take a step"),
+    "a smaller batch": Plant("", error="batch 2 of"),
+    "one batch twice": Plant(training_checks.ORDER),
+    "some images left out": Plant(training_checks.ORDER),
+    "one image left out": Plant(process_checks.ONCE),
+    "images at random": Plant(process_checks.ONCE),
+    "half of the images twice": Plant(process_checks.ONCE),
+    "an order by labels": Plant(training_checks.ORDER, said="order ("),
+    "other labels": Plant(training_checks.ORDER),
+    "no set_epoch": Plant(
+        crops.CROPS, said="augmentation (an image has the same crop in each epoch)"
+    ),
+    "set_epoch without effect": Plant(training_checks.ORDER),
+    "evaluation pixels of another scale": Plant(notebook_coverage.PIXELS),
+    "random crops in the evaluation": Plant(notebook_coverage.PIXELS),
+    "averaged weights in the evaluation": Plant(
+        weight_checks.EVALUATED,
+        said="weights (after epoch 1: not those after the last step of epoch 1)",
+    ),
+    "evaluation of other images": Plant(training_checks.EVALUATED),
+    "a padded evaluation": Plant(training_checks.EVALUATED),
+    "scores in other places": Plant(process_checks.EVALUATED),
+    "a step without DDP": Plant(training_loop.TOGETHER, devices=2, said=ALONE),
+    "an all-reduce after each epoch only": Plant(
+        weight_checks.TOGETHER,
+        devices=2,
+        said="not the same after the first step: does each device train alone?",
+    ),
+    "one share for all": Plant(training_loop.TOGETHER, devices=2),
+    "a sum over devices": Plant(
+        training_loop.TOGETHER, devices=2, said="times as long: a sum in place of a mean?"
+    ),
+    "a sum of the devices' losses": Plant(LOSS, devices=2),
+    "statistics of its own": Plant(STATISTICS, devices=2),
+    "statistics of all copies in one": Plant(SURVIVOR, devices=2, said="replica 1's"),
+    "no sharding": Plant(process_checks.ONCE, devices=2),
+    "another seed on one rank": Plant(process_checks.ONCE, devices=2),
+    "evaluation of one rank's images": Plant(process_checks.EVALUATED, devices=2),
+    "scores of one rank": Plant(process_checks.EVALUATED, devices=2),
+    "each process alone": Plant("", error="1 of 2 processes joined", devices=2),
+    "a rank without all-reduce": Plant(process_checks.WEIGHTS, devices=2),
+    "another weight on a rank": Plant(process_checks.REPLICAS, devices=2),
+    "images of the validation": Plant(crops.CROPS),
+    "a step without all-reduce": Plant(training_loop.TOGETHER, devices=2, said=ALONE),
+    "another weight on a device": Plant(process_checks.REPLICAS, devices=2),
+    "a momentum that ignores the rate": Plant("weight change after 5 momentum steps"),
+    "no key-value store": Plant(training_loop.TOGETHER, devices=2, said=ALONE),
+    "frozen statistics": Plant(RUNNING),
+    "batches that fit has read ahead": Plant(
+        training_checks.ORDER, devices=2, said="were there before in their epoch"
+    ),
+    "one crop for all": Plant(crops.CROPS),
+    "the same order in each epoch": Plant(training_checks.ORDER),
+    "momentum with the rate in it": Plant(
+        "weight change after 5 momentum steps", said="the velocity contains the learning rate"
+    ),
+    "one crop for an epoch": Plant(crops.CROPS),
+    "one block for all": Plant(training_loop.TOGETHER, devices=2, said=ALONE),
+    "a step without the multi-node optimiser": Plant(training_loop.TOGETHER, devices=2, said=ALONE),
+    "a first step that is lost": Plant(WAY),
+    "images of two ranks": Plant(process_checks.EVALUATED, devices=2),
+}
+"""Every plant with the row that notices it, in whichever notebooks it is planted."""
+
+
+def plants(
+    texts: Mapping[str, Mapping[str, str]], notebooks: Sequence[str] = ()
+) -> dict[str, Plant]:
+    """The plants of all notebooks, and these of a framework's, or of some of its notebooks."""
+    chosen = texts if notebooks else {**OF_ALL, **texts}
+    return {
+        name: KNOWN[name]._replace(texts=own, notebooks=notebooks) for name, own in chosen.items()
     }
 
 
@@ -154,8 +291,8 @@ class Tested(NamedTuple):
     module: str
     """The module of ``helpers.networks`` by which a recipe names a custom network."""
     plants: Mapping[str, Plant]
-    every_day: Mapping[str, Sequence[str]]
-    """The plants that run all at once, by notebook; `make soak` runs each alone."""
+    own: Mapping[str, str]
+    """By notebook, the plant that runs at once with ``EVERY_DAY``; `make soak` runs each alone."""
     expected: Mapping[int, frozenset[str]] = {}
     """By the number of devices: rows that are an expected difference."""
     processes: Sequence[str] = ()
@@ -169,7 +306,7 @@ class Tested(NamedTuple):
 
     @property
     def notebooks(self) -> Sequence[str]:
-        return tuple(self.every_day)
+        return tuple(self.own)
 
     def of(self, plant: Plant) -> Sequence[str]:
         """The notebooks that have a plant."""
@@ -177,6 +314,7 @@ class Tested(NamedTuple):
 
 
 AND = " and "
+EVERY_DAY = ("rate of one device", "no flip", "weight decay missing", "no set_epoch")
 SHORTLY = (
     '[setattr(__import__("helpers.training.measurement_rounds", fromlist=[name]), name, seconds)'
     ' for name, seconds in (("TURN_SECONDS", 0.01), ("LOADER_SECONDS", 0.01), ("MOST_SECONDS", 0))]'
@@ -243,8 +381,8 @@ def cases(tested: Tested) -> Iterator[Any]:
 
     Two devices first: what some frameworks have compiled for them serves one, too.
     """
-    for notebook, names in tested.every_day.items():
-        yield AND.join(names), notebook, 2
+    for notebook, own in tested.own.items():
+        yield AND.join((*EVERY_DAY, own)), notebook, 2
     measured = [name for name, plant in tested.plants.items() if plant.measured]
     for notebook in tested.notebooks if measured else ():
         yield AND.join(measured), notebook, 1
