@@ -1,5 +1,6 @@
 """Run a notebook in a kernel, and end the kernel with every process that it started."""
 
+import asyncio
 import atexit
 import json
 import logging
@@ -87,7 +88,7 @@ def execute(
 
     def work(**how: Any) -> None:
         try:
-            client.execute(**how)
+            asyncio.run(client.async_execute(**how))  # client.execute leaves its loop open
         except BaseException as error:
             failures.append(error)
 

@@ -28,7 +28,8 @@ with open(Path(run).parents[1] / "ballast", "wb") as file:
     suite.notebook(ONE, BEGIN, FINISH)
     suite.notebook(TWO, REAL, fills, "print('x' * 10**6)", "1 / 0")
     with faults.disk(suite.folder / "runs", "size=8m"):
-        command = suite.start("--name", "full", errors=subprocess.PIPE)
+        tells = {"PYTHONWARNINGS": "always::ResourceWarning"}  # of an event loop that is left open
+        command = suite.start("--name", "full", errors=subprocess.PIPE, env=tells)
         _, errors = command.communicate(timeout=300)
         assert command.returncode == 2, errors
         assert len(errors.splitlines()) == 1 and "No space left on device" in errors
