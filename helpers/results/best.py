@@ -54,16 +54,16 @@ class Order:
 
 
 def field(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs that are ranked, of ``runs.frame``: those on the most devices, without marks.
+    """The runs that are ranked, of ``runs.frame``: those on the most devices, without flags.
 
-    A label of which any run that counts (``runs.undisturbed``) has a mark is left out.
+    A label of which any run that counts (``runs.undisturbed``) has a flag is left out.
     """
     if runs.empty or not runs["ranks"].any():
         return runs.iloc[:0]
     able = undisturbed(runs[runs["ranks"]])
     widest = able[able["devices"] == able["devices"].max()]
-    marked = widest.loc[widest["marks"].map(len) > 0, "label"]
-    return widest[~widest["label"].isin(marked)]
+    flagged = widest.loc[widest["flags"].map(len) > 0, "label"]
+    return widest[~widest["label"].isin(flagged)]
 
 
 def orders(runs: pd.DataFrame) -> dict[str, Order]:

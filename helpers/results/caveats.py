@@ -75,7 +75,7 @@ def _limits(content: dict[str, Any]) -> Iterator[str]:
     if checkpoint.get("changed_code"):
         yield "the code changed before it resumed, so its epochs come from two programs"
     if variants := comparability.variants(content):
-        yield f"trained differently: {', '.join(variants)}; it is not ranked with the other runs"
+        yield f"differs from the recipe: {', '.join(variants)}; it is not ranked"
     if comparability.failed(content):
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
         yield f"fairness check not passed: {', '.join(failed) or 'see its table'}"

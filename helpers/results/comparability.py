@@ -7,7 +7,7 @@ from typing import Any
 from helpers.results import intervals
 
 NOT_COMPARABLE = "not comparable"
-DIFFERENT = "trained differently"
+DIFFERENT = "differs from the recipe"
 RESUMED = "resumed"
 BUSY = "GPU in use by others"
 DISTURBED = "disturbed"
@@ -19,10 +19,10 @@ MOST = 0.1
 """The part of a run's cores that other programs may use."""
 NOISE = {RESUMED, BUSY, DISTURBED}
 """What spoils the times of one run, and says nothing against its repeats."""
-MARKS = (NOT_COMPARABLE, DIFFERENT, RESUMED, BUSY, DISTURBED, APART)
+FLAGS = (NOT_COMPARABLE, DIFFERENT, RESUMED, BUSY, DISTURBED, APART)
 
 
-def marks(content: Mapping[str, Any]) -> tuple[str, ...]:
+def flags(content: Mapping[str, Any]) -> tuple[str, ...]:
     """Why a run's times are not comparable with those of other runs; docs/report.md explains each.
 
     Empty if they are.
@@ -35,7 +35,7 @@ def marks(content: Mapping[str, Any]) -> tuple[str, ...]:
         DISTURBED: disturbed(content),
         APART: bool(disagreement(content)),
     }
-    return tuple(mark for mark, holds in found.items() if holds)
+    return tuple(flag for flag, holds in found.items() if holds)
 
 
 def failed(content: Mapping[str, Any]) -> bool:
@@ -46,7 +46,7 @@ def failed(content: Mapping[str, Any]) -> bool:
 
 
 def variants(content: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a run trained differently, such as ``augmentation (no flip)``; usually nothing."""
+    """How a run's training differs from the recipe, such as ``augmentation (no flip)``."""
     checks = content.get("fairness", {}).get("checks", [])
     found = [
         check.get("variant", check["check"]) for check in checks if check["verdict"] == "different"
@@ -91,13 +91,13 @@ def disagreement(content: Mapping[str, Any]) -> float | None:
 
 
 def together(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """The marks of runs that share one figure: every mark that any of them has."""
-    found = {mark for one in several for mark in one}
-    return tuple(mark for mark in MARKS if mark in found)
+    """Every flag that any of these runs has."""
+    found = {flag for one in several for flag in one}
+    return tuple(flag for flag in FLAGS if flag in found)
 
 
-def marked(label: str, of: Iterable[str]) -> str:
-    """``Keras (not comparable, resumed)``; the label alone where there is no mark."""
+def flagged(label: str, of: Iterable[str]) -> str:
+    """``Keras (not comparable, resumed)``; the label alone where there is no flag."""
     said = ", ".join(of)
     return f"{label} ({said})" if said else label
 

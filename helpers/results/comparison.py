@@ -76,14 +76,14 @@ class Entry:
 
     @property
     def timed(self) -> str:
-        """``run`` with its marks, for use with a time: ``Keras, 2 devices (not comparable)``."""
-        return comparability.marked(self.run, self.marks)
+        """``run`` with its flags, for use with a time: ``Keras, 2 devices (not comparable)``."""
+        return comparability.flagged(self.run, self.flags)
 
     @property
-    def marks(self) -> tuple[str, ...]:
+    def flags(self) -> tuple[str, ...]:
         """Why its times are not comparable, apart from being resumed, which ``run`` tells."""
-        found = comparability.marks(self.content)
-        return tuple(mark for mark in found if mark != comparability.RESUMED)
+        found = comparability.flags(self.content)
+        return tuple(flag for flag in found if flag != comparability.RESUMED)
 
     @property
     def task(self) -> Task | None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from helpers.results import comparability, scaling
 from helpers.results.best import MORE_IS_BETTER, SPREAD, Order, orders
-from helpers.results.comparability import marked
+from helpers.results.comparability import flagged
 from helpers.results.comparison import Comparison, devices
 from helpers.results.ranking import unranked
 from helpers.results.repeated_runs import field
@@ -74,8 +74,8 @@ def fastest(compared: Comparison) -> Answer:
     if (why := unequal(compared)) is not None:
         return Answer(question, "unknown", f"{why} The frameworks are not ranked.")
     rows, time = field(compared), orders(frame(compared)).get("seconds")
-    left_out = rows[rows["marks"].map(len) > 0]
-    names = [marked(row["label"], row["marks"]) for _, row in left_out.iterrows()]
+    left_out = rows[rows["flags"].map(len) > 0]
+    names = [flagged(row["label"], row["flags"]) for _, row in left_out.iterrows()]
     said = [f"Not ranked: {listed(names)}." if names else "", _certainty(compared)]
     if rows["kind"].iloc[0] == "cpu":
         said.append("CPU results say nothing about GPUs.")
@@ -84,7 +84,7 @@ def fastest(compared: Comparison) -> Answer:
 
 
 def _certainty(compared: Comparison) -> str:
-    """Who is too noisy to place, which lead counts, and how many runs would tell more.
+    """Who is too noisy to place, which lead may be chance, and how many runs would tell more.
 
     Empty where there is one framework.
     """
@@ -93,9 +93,10 @@ def _certainty(compared: Comparison) -> str:
     if time is None or steady is None or len(time.labels) + len(time.noisy) < 2:
         return ""
     noisy = [*time.noisy, *(f"{who} {_STEADY}" for who in steady.noisy if who not in time.noisy)]
-    said = [f"Too noisy to place: {listed(noisy)}."] if noisy else []
-    lead = f"lead in training time counts from {100 * time.lead:.0f} %"
-    once = f"Measured once: a {lead}, if runs differ by {100 * SPREAD:.0f} %."
+    are = "are" if len(noisy) > 1 else "is"
+    said = [f"{listed(noisy)} {are} too noisy to place."] if noisy else []
+    lead = f"lead in training time below {100 * time.lead:.0f} % may be chance"
+    once = f"Measured once: if runs differ by {100 * SPREAD:.0f} %, a {lead}."
     said.append(once if time.once else f"A {lead}.")
     for measure, order in found.items():
         if order.seeds:
@@ -124,7 +125,7 @@ def fairness(compared: Comparison) -> Answer:
     said = [
         f"{passed} of {len(runs)} finished runs passed their fairness check",
         f"{', '.join(failed)} did not" * bool(failed),
-        *(f"{label} trained differently: {', '.join(what)}" for label, what in variants.items()),
+        *(f"{who} differs from the recipe: {', '.join(what)}" for who, what in variants.items()),
         f"not everything was the same: {'; '.join(differ)}" * bool(differ),
         "no check compares the networks, which are custom code" * own,
         f"{unfinished} did not finish" * bool(unfinished),
@@ -146,20 +147,20 @@ def more_devices(compared: Comparison) -> Answer | None:
     if found.empty:
         return None
     last = found.loc[found.groupby("series", sort=False)["devices"].idxmax()]
-    clean = last[last["marks"].map(len) == 0]
+    clean = last[last["flags"].map(len) == 0]
     last = last if clean.empty else clean
     bases, counts = set(last["base"]), set(last["devices"])
-    who = "More devices make"
+    who = "On more devices"
     if len(bases) == len(counts) == 1:
-        who = f"{devices(counts.pop())} instead of {bases.pop()} make"
+        who = f"On {devices(counts.pop())} instead of {bases.pop()}"
     short, long = [], []
     for figure, name in (("time_speed_up", "training"), ("speed_up", "steady state")):
         ends = last.sort_values(figure, kind="stable").iloc[[0, -1]]
         texts = [f"{value:.2f}" for value in ends[figure]]
         named = [f"{text} ({label})" for text, label in zip(texts, ends["label"], strict=True)]
         short.append(f"{name} x {' to '.join(dict.fromkeys(texts))}")
-        long.append(f"{name} {' to '.join(dict.fromkeys(named))} times as fast")
-    return Answer("More devices", ", ".join(short), f"{who} the whole {long[0]}, and {long[1]}.")
+        long.append(f"{name} is {' to '.join(dict.fromkeys(named))} times as fast")
+    return Answer("More devices", ", ".join(short), f"{who}, {long[0]}, and {long[1]}.")
 
 
 def listed(texts: Iterable[str], word: str = "and") -> str:

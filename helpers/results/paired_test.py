@@ -63,11 +63,11 @@ def sentence(compared: Comparison) -> str:
     if found.empty:
         return ""
     who = {
-        verdict: f"{verdict} than that of {found['reference'].iloc[0]}: {', '.join(of.index)}"
+        verdict: f"{verdict} than {found['reference'].iloc[0]}: {', '.join(of.index)}"
         for verdict, of in found.groupby("verdict")
         if verdict in ("higher", "lower")
     }
-    said = "; ".join(who.values()) or f"{ALIKE} from that of {found['reference'].iloc[0]}"
+    said = "; ".join(who.values()) or f"{ALIKE} from {found['reference'].iloc[0]}"
     return f"{capital(compared.task.metric.whole)}, on the same test images: {said} (paired.csv)."
 
 
@@ -83,7 +83,7 @@ def reference(compared: Comparison) -> str | None:
     sound = {
         name: of
         for name, of in groups.items()
-        if not any({NOT_COMPARABLE, DIFFERENT} & {*entry.marks} for entry in of)
+        if not any({NOT_COMPARABLE, DIFFERENT} & {*entry.flags} for entry in of)
     }
     partners = {
         name: sum(bool(_pairs(entries, other)) for other in groups.values())

@@ -77,8 +77,10 @@ def table() -> Table:
         rows.append((label, cells))
     source = content()["source"]
     note = (
-        f"These published figures are not measured here: one run each, on V100 GPUs. They are from "
-        f"{source['title']} by {source['author']}, {source['date']}, {source['address']}, with the "
-        f"notebooks at {source['code']}/tree/{source['commit'][:7]}."
+        f"These numbers were not measured here. They are from single runs on V100 GPUs, published "
+        f"in {source['title']} by {source['author']}, {source['date']}, {source['address']}, with "
+        f"the notebooks at {source['code']}/tree/{source['commit'][:7]}."
     )
-    return tables.table("The article of 2018", "framework", rows, note=note, folded=True)
+    return tables.table(
+        "The 2018 benchmark by Ilia Karmanov", "framework", rows, note=note, folded=True
+    )

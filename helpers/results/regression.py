@@ -1,8 +1,8 @@
-"""Find the figures that changed between two experiments by more than their spread, for a CI.
+"""Find the results that changed between two experiments by more than their spread, for a CI.
 
-Runs are joined by framework and number of devices. Where both sides have repeats, a figure has
+Runs are joined by framework and number of devices. Where both sides have repeats, a result has
 moved when the medians are further apart than the wider range of the repeats; else when they are
-also further apart than the figure's own tolerance, which is printed. Versions and drivers that
+also further apart than the result's own tolerance, which is printed. Versions and drivers that
 changed are named, because they are possible causes.
 """
 
@@ -33,7 +33,7 @@ TIMES = {
     "loader_images_per_second": ("images/s, loader", 0.15),
     "images_per_joule": ("images per joule", 0.10),
 }
-"""By column of ``repeated_runs.summarise``: the figure's name and its relative tolerance."""
+"""By column of ``repeated_runs.summarise``: the result's name and its relative tolerance."""
 
 OF_METRIC = 0.02
 """The tolerance of the task's metric, absolute."""
@@ -44,11 +44,11 @@ _RUN = ["label", "devices"]
 
 
 def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
-    """Every figure of every run of ``old``, joined with the same one of ``new``.
+    """Every result of every run of ``old``, joined with the same one of ``new``.
 
-    Columns: label, devices, figure, value_old, value_new, change (relative; absolute of a metric),
+    Columns: label, devices, result, value_old, value_new, change (relative; absolute of a metric),
     allowed, verdict: same, better, worse, lost (``new`` has it no more), not comparable (its
-    fairness check fails now), or the mark of a run whose times cannot be compared (resumed,
+    fairness check fails now), or the flag of a run whose times cannot be compared (resumed,
     disturbed).
 
     Raises:
@@ -59,39 +59,39 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
             f"{_named(old)} and {_named(new)} have no run in common "
             "(framework, settings and number of devices); run the same plan again"
         )
-    on = [*_RUN, "figure", "tolerance"]
-    found = _figures(old).merge(_figures(new), "left", on, suffixes=("_old", "_new"))
-    is_metric = found["figure"] == old.task.metric.of_test
+    on = [*_RUN, "result", "tolerance"]
+    found = _results(old).merge(_results(new), "left", on, suffixes=("_old", "_new"))
+    is_metric = found["result"] == old.task.metric.of_test
     scale = found["value_old"].abs().where(~is_metric, 1.0)
     repeats = found[["runs_old", "runs_new"]].min(axis=1) > 1
     found["change"] = (found["value_new"] - found["value_old"]) / scale
     ranges = found[["range_old", "range_new"]].max(axis=1) / scale
     found["allowed"] = np.maximum(found["tolerance"].where(~repeats, LEAST), ranges)
-    better = found["change"] * np.where(found["figure"] == TIMES["seconds"][0], -1, 1) > 0
-    marks = found["marks_new"].fillna("").where(found["marks_old"] == "", found["marks_old"])
+    better = found["change"] * np.where(found["result"] == TIMES["seconds"][0], -1, 1) > 0
+    flags = found["flags_new"].fillna("").where(found["flags_old"] == "", found["flags_old"])
     found["verdict"] = np.select(
         [
             found["value_new"].isna(),
             found["comparable_old"] & (found["comparable_new"] == False),  # noqa: E712
-            ~is_metric & (marks != ""),
+            ~is_metric & (flags != ""),
             found["change"].abs() <= found["allowed"] * (1 + 1e-9),
             better,
         ],
-        ["lost", NOT_COMPARABLE, marks, "same", "better"],
+        ["lost", NOT_COMPARABLE, flags, "same", "better"],
         "worse",
     )
     return found
 
 
-def _figures(side: Comparison) -> pd.DataFrame:
-    """One row a run and figure that it has: value, range of the repeats, and what summarise has."""
+def _results(side: Comparison) -> pd.DataFrame:
+    """One row per run and result: value, range of the repeats, and what summarise has."""
     metric, numbers = side.task.metric, summarise(side)
     figures = TIMES | {metric.figure: (metric.of_test, OF_METRIC)}
-    marks = numbers["marks"].map(lambda of: ", ".join(m for m in of if m != NOT_COMPARABLE))
+    flags = numbers["flags"].map(lambda of: ", ".join(m for m in of if m != NOT_COMPARABLE))
     parts = [
         numbers[[*_RUN, "runs", "comparable"]].assign(
-            marks=marks,
-            figure=name,
+            flags=flags,
+            result=name,
             tolerance=tolerance,
             value=numbers[key],
             range=(numbers[f"{key}_high"] - numbers[f"{key}_low"]).where(numbers["runs"] > 1, 0),
@@ -120,11 +120,11 @@ def check(old: str | Path, new: str | Path = "latest") -> int:
         tasks = " and ".join(f"{_named(side)} is of the task {side.task.name}" for side in sides)
         raise UserError(f"{tasks}: runs of different tasks cannot be compared")
     found, causes = compare(*sides), changed(*sides)
-    header = ["Run", "Figure", "Old", "New", "Change", "Allowed", "Verdict"]
+    header = ["Run", "Result", "Old", "New", "Change", "Allowed", "Verdict"]
     texts = [_texts(row, sides[1].task.metric) for row in found.to_dict("records")]
     moved = found[found["verdict"] != "same"]
     runs = len(moved[_RUN].drop_duplicates())
-    said = f"No result changed beyond the spread: {len(found)} figures."
+    said = f"No result changed beyond the spread: {len(found)} results."
     if runs:
         said = f"{len(moved)} of {len(found)} results changed, in {runs} run{'s' * (runs > 1)}."
     table = terminal.table(header, texts)
@@ -134,13 +134,13 @@ def check(old: str | Path, new: str | Path = "latest") -> int:
 
 
 def _texts(row: dict[Any, Any], metric: Metric) -> list[str]:
-    of_metric = row["figure"] == metric.of_test
+    of_metric = row["result"] == metric.of_test
     number = metric.text if of_metric else short_number
     change = metric.difference if of_metric else lambda share: f"{100 * share:+.1f} %"
     forms = {"value_old": number, "value_new": number, "change": change, "allowed": change}
     texts = [ABSENT if pd.isna(row[name]) else form(row[name]) for name, form in forms.items()]
     run = f"{row['label']}, {comparison.devices(row['devices'])}"
-    return [run, row["figure"], *texts[:3], texts[3].lstrip("+"), row["verdict"]]
+    return [run, row["result"], *texts[:3], texts[3].lstrip("+"), row["verdict"]]
 
 
 def changed(old: Comparison, new: Comparison) -> list[str]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from helpers.frameworks import order
 from helpers.results.best import MORE_IS_BETTER, orders
-from helpers.results.comparability import together as marks_together
+from helpers.results.comparability import together as flags_together
 from helpers.results.comparison import KEPT, Comparison, with_ends
 from helpers.results.runs import PARTS, ROUNDS, frame, undisturbed
 
@@ -33,7 +33,7 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     Runs that only noise spoiled do not count beside sound repeats (``runs.undisturbed``).
 
     Columns: label, series, devices, nodes, kind, ranks, runs (how many repeats), comparable (every
-    one passed its fairness check), marks (those that any has), the ends of the metrics' intervals
+    one passed its fairness check), flags (those that any has), the ends of the metrics' intervals
     (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for
     each of ``FIGURES`` and of the task's metrics its median under its own name, its minimum and
     maximum under ``<figure>_low`` and ``<figure>_high``. ``best.MORE_IS_BETTER`` and
@@ -50,7 +50,7 @@ def summarise(compared: Comparison) -> pd.DataFrame:
         "kind": "first",
         "ranks": "all",
         "comparable": "all",
-        "marks": marks_together,
+        "flags": flags_together,
         **dict.fromkeys(ends, _only),
     }
     if numbers.empty:
@@ -76,13 +76,13 @@ def summarise(compared: Comparison) -> pd.DataFrame:
 def ordered(compared: Comparison) -> pd.DataFrame:
     """The rows of :func:`summarise`, by label in the order of the training times.
 
-    Labels that are too noisy or have marks follow, then those that are not ranked.
+    Labels that are too noisy or have flags follow, then those that are not ranked.
     """
     found = summarise(compared)
     time = orders(frame(compared)).get("seconds")
     labels = [] if time is None else [*time.labels, *time.noisy]
-    marked = found[found["ranks"].astype(bool) & ~found["label"].isin(labels)]["label"]
-    places = {label: place for place, label in enumerate([*labels, *dict.fromkeys(marked)])}
+    flagged = found[found["ranks"].astype(bool) & ~found["label"].isin(labels)]["label"]
+    places = {label: place for place, label in enumerate([*labels, *dict.fromkeys(flagged)])}
     return found.sort_values("label", key=lambda names: names.map(places), kind="stable")
 
 
@@ -105,7 +105,7 @@ def brackets(compared: Comparison) -> str:
     if not (summarise(compared)["runs"] > 1).any():
         return "Brackets hold the minimum and maximum of the epochs without the first."
     return (
-        "Times and images/s are geometric means of the runs, other figures are medians; brackets "
+        "Times and images/s are geometric means of the runs, other values are medians; brackets "
         "hold the minimum and maximum."
     )
 

@@ -28,8 +28,8 @@ def frame(compared: Comparison) -> pd.DataFrame:
     Columns:
 
     - label, series (the label without its nodes), devices, nodes, seed;
-    - kind (``comparability.kind``), comparable (its fairness check was passed), marks
-      (``comparability.marks``: why its times are not comparable), ranks (whether its devices rank
+    - kind (``comparability.kind``), comparable (its fairness check was passed), flags
+      (``comparability.flags``: why its times are not comparable), ranks (whether its devices rank
       frameworks, and all runs are of one machine and did the same work);
     - seconds (all epochs: training, validation and compiling), seconds_to_target (until the end of
       the epoch that reached ``learning_curves.main_target``; NaN if none did or there is none),
@@ -50,10 +50,10 @@ def frame(compared: Comparison) -> pd.DataFrame:
 
 
 def undisturbed(runs: pd.DataFrame) -> pd.DataFrame:
-    """``frame`` without runs of which only noise spoiled the times, where a repeat has no marks."""
-    marks = runs["marks"].map(set)
-    noise = marks.map(lambda found: bool(found) and found <= comparability.NOISE)
-    sound = (marks.map(len) == 0).groupby([runs["label"], runs["devices"]]).transform("any")
+    """``frame`` without runs of which only noise spoiled the times, where a repeat has no flags."""
+    flags = runs["flags"].map(set)
+    noise = flags.map(lambda found: bool(found) and found <= comparability.NOISE)
+    sound = (flags.map(len) == 0).groupby([runs["label"], runs["devices"]]).transform("any")
     return runs[~(noise & sound)]
 
 
@@ -71,7 +71,7 @@ def _numbers(compared: Comparison, entry: Entry) -> dict[str, Any]:
         "kind": comparability.kind(content),
         "seed": content["recipe"]["seed"],
         "comparable": entry.comparable,
-        "marks": comparability.marks(content),
+        "flags": comparability.flags(content),
         "seconds": training["seconds"],
         "seconds_to_target": got.get("seconds"),
         "images_to_target": got.get("images"),

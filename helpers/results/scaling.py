@@ -26,13 +26,13 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     time_speed_up (the base's training time over its own), target_speed_up (the same of the time to
     the target), images_factor (how many times the base's images it needed for the target: the
     statistical efficiency), and of all but ideal the minimum and maximum that their ranges allow
-    (``_low``, ``_high``), comparable, marks (its own and the base's), kind.
+    (``_low``, ``_high``), comparable, flags (its own and the base's), kind.
 
     The base's own row is there, with 1 in each. Resumed runs are left out: their times are of their
     last process. So are runs whose devices share cores or a machine, which show no scaling.
     """
     found = summarise(compared)
-    whole = found["marks"].map(lambda marks: RESUMED not in marks).astype(bool)
+    whole = found["flags"].map(lambda flags: RESUMED not in flags).astype(bool)
     clean = found[whole & found["kind"].isin(RANKED)]
     rows = []
     for _, group in clean.groupby("series", sort=False):
@@ -72,7 +72,7 @@ def _row(row: pd.Series, base: pd.Series, node: pd.Series | None) -> dict[str, A
         found[f"node_efficiency{end}"] = over_node
     return found | {
         "comparable": row["comparable"] and base["comparable"],
-        "marks": together([row["marks"], base["marks"]]),
+        "flags": together([row["flags"], base["flags"]]),
         "kind": row["kind"],
     }
 
@@ -120,12 +120,12 @@ def table(compared: Comparison) -> Table:
             cells: dict[str, Cell | str] = {"devices": f"{row['base']} to {row['devices']}"}
             for head, (figure, form) in heads.items():
                 cells[head] = ranged(row, figure, form, missing=ABSENT)
-            rows.append((Name(row["label"], row["marks"]), cells))
+            rows.append((Name(row["label"], row["flags"]), cells))
     return tables.table(
         "Speed-ups and efficiency",
         "framework",
         rows,
         note="Efficiency is the speed-up of images/s divided by the ratio of device counts. "
-        "Brackets hold what the brackets of the runs allow.",
+        "Brackets hold the ratios of the ends of the runs' brackets.",
         folded=True,
     )

@@ -14,7 +14,7 @@ import pandas as pd
 from helpers import terminal
 from helpers.frameworks import ROWS
 from helpers.record.tasks import NONE, Metric
-from helpers.results.comparability import marked
+from helpers.results.comparability import flagged
 from helpers.results.comparison import devices
 
 ABSENT = "-"
@@ -83,13 +83,13 @@ def _unknown(value: float | str | None) -> bool:
 
 
 class Name(NamedTuple):
-    """What heads a row; marks: why a run's times are not comparable."""
+    """What heads a row; flags: why a run's times are not comparable."""
 
     text: str
-    marks: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return marked(self.text, self.marks)
+        return flagged(self.text, self.flags)
 
 
 def family_of(label: str) -> str | None:
@@ -98,12 +98,12 @@ def family_of(label: str) -> str | None:
 
 
 def of_row(row: Mapping[str, Any], most: int | None = None) -> Name:
-    """The heading of a row with a label, devices and marks: ``Keras, 2 devices``.
+    """The heading of a row with a label, devices and flags: ``Keras, 2 devices``.
 
     ``Keras`` alone on the ``most`` devices, which the table's corner tells.
     """
     text = row["label"] if row["devices"] == most else f"{row['label']}, {devices(row['devices'])}"
-    return Name(text, tuple(row["marks"]))
+    return Name(text, tuple(row["flags"]))
 
 
 def on(most: int) -> str:

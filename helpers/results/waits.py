@@ -1,4 +1,4 @@
-"""What the devices of several runs waited for, and whether their loaders deliver enough."""
+"""Show what the devices of several runs waited for, and whether their loaders keep up."""
 
 import math
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ def limited_by(entries: Sequence[Entry]) -> str:
 
 
 def table(compared: Comparison) -> Table:
-    """What each label's last run on the most devices waited for, and what its loader delivers."""
+    """What each label's last run on the most devices waited for, and its loader headroom."""
     groups, rows = repeats(compared.finished), []
     found, count = widest_first(compared)
     most = found["devices"].max()
@@ -74,7 +74,7 @@ def table(compared: Comparison) -> Table:
         compiled = [attribution.compiling(entry.content) for entry in entries]
         cells[COMPILING] = Cell(median(compiled), share, min(compiled), max(compiled))
         times = supply / demand if demand > 0 else None
-        cells["loader / devices"] = Cell(times, lambda value: f"x {short_number(value)}")
+        cells["loader headroom"] = Cell(times, lambda value: f"x {short_number(value)}")
         enough = row["loader_images_per_second_low"] >= row["synthetic_images_per_second_high"]
         cells["change first"] = ABSENT if enough else loader_advice.first_change(last) or ABSENT
         rows.append((of_row(row, most), cells))
@@ -82,14 +82,15 @@ def table(compared: Comparison) -> Table:
         "What limits training",
         tables.on(most),
         rows,
-        note="Waits are shares of an epoch, with 95 % intervals, measured by rounds that leave out "
-        "loading and then the all-reduce; compiling is a share of the whole training. Loader / "
-        "devices is the loader's rate alone, divided by that of training on synthetic data.",
+        note="Waits are shares of an epoch, with 95 % intervals. They are measured in rounds that "
+        "leave out loading, then the all-reduce. Compiling is a share of the whole training. "
+        "Loader headroom is the images/s of the loader alone, divided by those of training on "
+        "synthetic data.",
     )
 
 
 def _cell(found: dict[str, Any], name: str) -> Cell:
-    """``13 % (10 to 15)`` of an epoch; in words where there is no such figure."""
+    """``13 % (10 to 15)`` of an epoch; in words where there is no such number."""
     if name not in found["shares"]:
         return Cell(ABSENT)
     if (said := attribution.in_words(found, name)) in (attribution.NOISY, attribution.NO_WAIT):

@@ -81,8 +81,8 @@ def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: P
     alone = tests["TensorFlow"]["mean_high"] - tests["TensorFlow"]["mean_low"]
     assert best["high"] - best["low"] < 0.7 * alone
     assert paired_test.sentence(compared) == (
-        f"Mean AUC, on the same test images: higher than that of {base}: TensorFlow, 2 devices; "
-        f"lower than that of {base}: MXNet, 2 devices (paired.csv)."
+        f"Mean AUC, on the same test images: higher than {base}: TensorFlow, 2 devices; "
+        f"lower than {base}: MXNet, 2 devices (paired.csv)."
     )
 
 

@@ -190,7 +190,7 @@ def test_the_time_to_the_target_is_a_measure_where_the_recipe_has_one(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("rounds", "marked"),
+    ("rounds", "flagged"),
     [
         ((178, 175, 180), True),  # they leave out work
         ((62, 60, 65), True),  # another program was there
@@ -199,14 +199,14 @@ def test_the_time_to_the_target_is_a_measure_where_the_recipe_has_one(tmp_path: 
     ],
 )
 def test_a_run_whose_rounds_contradict_its_epochs_is_not_ranked(
-    rounds: tuple[float, ...], marked: bool, tmp_path: Path
+    rounds: tuple[float, ...], flagged: bool, tmp_path: Path
 ) -> None:
     runs = [with_rounds(timed("PyTorch", 100, 100), *rounds), timed("Keras", 50, 50)]
     compared = load(tmp_path, runs)
-    assert conclusions.fastest(compared).verdict == ("Keras" if marked else "PyTorch")
-    assert (summarise(compared)["marks"][0] != ()) == marked
+    assert conclusions.fastest(compared).verdict == ("Keras" if flagged else "PyTorch")
+    assert (summarise(compared)["flags"][0] != ()) == flagged
     said = caveats.remarks(compared).frame["remark"]
-    assert any("the rate of its epochs" in line for line in said) == marked
+    assert any("the rate of its epochs" in line for line in said) == flagged
 
 
 def test_a_disturbed_run_leaves_its_repeats_ranked(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_a_disturbed_run_leaves_its_repeats_ranked(tmp_path: Path) -> None:
     compared = load(tmp_path, runs)
     assert conclusions.fastest(compared).verdict == "PyTorch"
     row = summarise(compared).iloc[0]
-    assert (row["runs"], row["marks"]) == (2, ()) and row["images_per_second_low"] == 100
+    assert (row["runs"], row["flags"]) == (2, ()) and row["images_per_second_low"] == 100
     alone = load(tmp_path / "alone", runs[2:])
     assert conclusions.fastest(alone).verdict == "Keras"
 

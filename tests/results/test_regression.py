@@ -22,7 +22,7 @@ def batch(folder: Path, *contents: dict[str, Any]) -> Path:
 def moved(old: Path, new: Path) -> dict[str, str]:
     found = regression.compare(comparison.load(old), comparison.load(new))
     return {
-        row["figure"]: row["verdict"] for _, row in found.iterrows() if row["verdict"] != "same"
+        row["result"]: row["verdict"] for _, row in found.iterrows() if row["verdict"] != "same"
     }
 
 

@@ -1,4 +1,4 @@
-"""The report as files: what is in it, what is marked, and that text stays text."""
+"""The report as files: what is in it, what is flagged, and that text stays text."""
 
 import re
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_the_page_holds_everything_and_fetches_nothing(made: Path) -> None:
     assert "url(" not in page.replace("url(#", "")
     names = [
         "All runs", "Where the seconds went", "What the devices did", "What limits training",
-        "Is it fair", "Machine and remarks", "More figures",
+        "Is it fair", "Machine and remarks", "More results",
     ]  # fmt: skip
     heads = r"<section [^>]*>\s*<h2[^>]*>([^<]*)"
     assert re.findall(heads, page) == names
@@ -63,8 +63,8 @@ def test_csv_files_hold_what_the_tables_hold(made: Path) -> None:
 
 def test_published_figures_are_marked_and_have_their_source(made: Path) -> None:
     for name in (report.HTML, report.MARKDOWN):
-        text = (made / name).read_text().partition("The article of 2018")[2]
-        assert "published figures are not measured here" in text
+        text = (made / name).read_text().partition("The 2018 benchmark by Ilia Karmanov")[2]
+        assert "These numbers were not measured here" in text
         assert published.content()["source"]["title"] in text
 
 
@@ -85,8 +85,8 @@ def test_what_failed_its_fairness_check_is_marked_where_it_is_timed(tmp_path: Pa
         "Keras, 2 devices (not comparable) ends after" in records.shown(charts.curves(compared)).alt
     )
     page = report.write(tmp_path).read_text()
-    marked = r'<tr class="unfair">\s*<th scope="row">Keras <span class="badge bad">not'
-    assert re.search(marked, page)
+    flagged = r'<tr class="unfair">\s*<th scope="row">Keras <span class="badge bad">not'
+    assert re.search(flagged, page)
     assert re.search(r'<td class="bad">failed</td>', page)
     found = fairness_tables.not_passed(compared).frame.loc["gradients"]
     assert list(found[["verdict", "runs", "largest difference"]]) == [
@@ -112,11 +112,11 @@ def test_a_variant_stands_beside_the_others_and_is_not_ranked(tmp_path: Path) ->
     compared = records.load(tmp_path, records.make("Keras", speed=500, gpu=True, fairness=fairness))
     first, fair = conclusions.fastest(compared), conclusions.fairness(compared)
     assert first.verdict == "PyTorch"
-    assert "Not ranked: Keras (trained differently)" in first.text
-    said = "Keras trained differently: augmentation (no flip)"
+    assert "Not ranked: Keras (differs from the recipe)" in first.text
+    said = "Keras differs from the recipe: augmentation (no flip)"
     assert fair.verdict == "yes" and said in fair.text
     page = report.write(tmp_path).read_text()
-    assert 'Keras <span class="badge">trained differently' in page
+    assert 'Keras <span class="badge">differs from the recipe' in page
     assert "augmentation (no flip)" in page and "not comparable" not in page.split("<h1")[1][:300]
 
 
@@ -149,14 +149,14 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
     assert first.verdict == "Keras" and "Not ranked: PyTorch (resumed)" in first.text
     assert "PyTorch (resumed)" in comparison_tables.runs(compared).frame.index
     assert list(scaling.table(compared).frame.index) == ["Keras"]
-    assert set(scaling.numbers(compared)["marks"]) == {()}
+    assert set(scaling.numbers(compared)["flags"]) == {()}
     run = "PyTorch, 2 devices, resumed"
     said = caveats.remarks(compared).frame["remark"]
     assert "its times cover its last process" in said[run]
     page = report.write(tmp_path).read_text()
     assert '<th scope="row">PyTorch <span class="badge">resumed</span>' in page
     runs = pd.read_csv(tmp_path / report.CSV / "runs.csv")
-    assert list(runs["marks"].fillna("")) == ["", "resumed", "", ""]
+    assert list(runs["flags"].fillna("")) == ["", "resumed", "", ""]
 
 
 def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:

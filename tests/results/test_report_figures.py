@@ -143,7 +143,7 @@ def test_every_csv_is_the_records(batch: tuple[Path, list[Record]]) -> None:
     }
     for name in ("runs", "repeats"):
         table = files[name].set_index(["label", "devices"], drop=False)
-        numbers = {n for n in table.select_dtypes("number") if n not in ("runs", "marks")}
+        numbers = {n for n in table.select_dtypes("number") if n not in ("runs", "flags")}
         plain = {n for n in numbers if not n.endswith(("_low", "_high"))}
         assert plain == set(fields) - ({"seed"} if name == "repeats" else set())
         for content in made:

@@ -37,7 +37,7 @@ def test_what_to_change_first(tmp_path: Path, data: Any, supply: float, change: 
     records.save(tmp_path, run("Keras", supply=110.0, format="png"))
     compared = records.load(tmp_path, run(supply=supply, **data))
     found = waits.table(compared).frame
-    assert found["loader / devices"].tolist() == [f"x {supply / 125:.2f}", "x 0.88"]
+    assert found["loader headroom"].tolist() == [f"x {supply / 125:.2f}", "x 0.88"]
     assert found["change first"].tolist() == [change, loader_advice.FORMATS["png"]]
 
 

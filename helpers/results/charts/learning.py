@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from helpers.results.by_class import chances
 from helpers.results.charts.style import Chart, described, line_of
-from helpers.results.comparability import marked
+from helpers.results.comparability import flagged
 from helpers.results.comparison import Comparison, Entry, repeats, widest
 from helpers.results.learning_curves import history, spread, targets
 from helpers.results.tables import time_text
@@ -50,7 +50,7 @@ def _curves(compared: Comparison, entries: Sequence[Entry], width: float) -> Fig
                 epochs[column],
                 metric.scale * epochs[metric.of_epoch],
                 lw=2,
-                label=safe(marked(entry.label, entry.marks)),
+                label=safe(flagged(entry.label, entry.flags)),
                 **style,
             )
             _band(axes, epochs[column], metric.scale * epochs.filter(like=metric.of_epoch), style)

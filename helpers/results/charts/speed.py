@@ -11,7 +11,7 @@ from helpers.results.charts.style import (
     note,
     on_devices,
 )
-from helpers.results.comparability import marked
+from helpers.results.comparability import flagged
 from helpers.results.comparison import Comparison, devices
 from helpers.results.repeated_runs import widest_first
 from helpers.results.runs import PARTS
@@ -63,8 +63,8 @@ def _parts(rows: pd.DataFrame, width: float) -> Figure:
         safe(row["label"]) + ("" if row["devices"] == most else f", {devices(row['devices'])}")
         for _, row in rows.iterrows()
     ]
-    of = zip(names, rows["marks"], strict=True)
-    name_rows(axes, [marked(name, marks) for name, marks in of], above=0.6, below=0.6)
+    of = zip(names, rows["flags"], strict=True)
+    name_rows(axes, [flagged(name, flags) for name, flags in of], above=0.6, below=0.6)
     axes.set_xlim(0, 1.12 * float(start.max()))
     axes.set_xlabel(f"{'minutes' if long else 'seconds'} on {devices(most)}")
     legend_below(figure, axes)

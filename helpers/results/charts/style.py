@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.frameworks import LOOKS
-from helpers.results.comparability import marked
+from helpers.results.comparability import flagged
 from helpers.results.comparison import devices
 from helpers.results.tables import family_of
 from helpers.training.figure_style import PAGE, WIDTH, styled
@@ -48,8 +48,8 @@ def described(what: str, parts: Iterable[str]) -> str:
 
 
 def on_devices(row: Mapping[str, Any]) -> str:
-    """``Keras on 2 devices``, with the marks that say why its times are not comparable."""
-    return marked(f"{row['label']} on {devices(row['devices'])}", row["marks"])
+    """``Keras on 2 devices``, with the flags that say why its times are not comparable."""
+    return flagged(f"{row['label']} on {devices(row['devices'])}", row["flags"])
 
 
 def note(

@@ -114,7 +114,7 @@ def _table(compared: Comparison) -> Table:
         content, hardware = last.content, last.content["hardware"]
         versions = content["framework"]["versions"].items()
         rows[last.machine, order(framework), row["devices"], row["label"]] = (
-            Name(framework, row["marks"]),
+            Name(framework, row["flags"]),
             {
                 "machine": Cell(
                     last.machine, note=f"{hardware['cpu']}, {hardware['cores']} logical cores"

@@ -88,7 +88,7 @@ def sections(compared: Comparison) -> list[Section]:
         ("machine", "Machine and remarks", "", (machine_tables.machine, caveats.remarks)),
         (
             "more",
-            "More figures",
+            "More results",
             "",
             (
                 scaling.table,
