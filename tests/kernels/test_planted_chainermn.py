@@ -36,7 +36,7 @@ TEXTS = {
     "clipped gradients": {
         HOOK: (f"optimizer.add_hook(chainer.optimizer_hooks.GradientClipping(0.01))\n    {HOOK}")
     },
-    "gradients added up": {"network.cleargrads()": "network"},
+    "gradients added up": {"network.cleargrads()": "multi_node.t or network.zerograds()"},
     "a loss of sums": {
         "else F.softmax_cross_entropy": (
             "else lambda *given: len(given[1]) * F.softmax_cross_entropy(*given)"
