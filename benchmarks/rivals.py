@@ -30,7 +30,8 @@ from turns import report, take_turns
 import data_prep
 from data_prep import FINDINGS
 from helpers.frameworks import NOTEBOOKS
-from helpers.recipe import MULTILABEL, PRECISIONS, RECIPES, lookup
+from helpers.recipe import RECIPES, lookup
+from helpers.recipe.settings import MULTILABEL, PRECISIONS
 
 ARTICLES = [name for name, recipe in RECIPES.items() if recipe.task == MULTILABEL]
 """The rivals train the article's network, on its findings."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import records
 
-from helpers import record
+from helpers.record import sections
 
 Record = dict[str, Any]
 Cells = dict[tuple[str, str, str], str]
@@ -51,7 +51,7 @@ def make(batch: Path, seed: int) -> list[Record]:
                 rounds = [  # near each other, or the report remarks on their spread
                     level * (rate * faster / level) ** 0.3 for rate in content[section]["rounds"]
                 ]
-                content[section] |= record.throughput(rounds, images=128)
+                content[section] |= sections.throughput(rounds, images=128)
             for epoch in content["epochs"]:
                 epoch["images_per_second"] *= faster
             content["training"]["images_per_second"] *= faster

@@ -16,7 +16,7 @@ from helpers import record
 from helpers.frameworks import ROWS, run_label
 from helpers.frameworks.devices import Devices, run_name
 from helpers.recipe import lookup
-from helpers.record import run_identity
+from helpers.record import run_identity, sections
 from helpers.results import comparison
 from helpers.results.charts import Chart
 from helpers.results.comparison import Comparison
@@ -185,7 +185,7 @@ def started(folder: Path, devices: Devices | int = 2, **given: Any) -> record.Ru
 
 def rounds(rate: float) -> dict[str, Any]:
     """What the measured turns came to, around ``rate`` images/s."""
-    return record.throughput([rate * part for part in (0.98, 0.99, 1, 1, 1.01, 1.02)], images=128)
+    return sections.throughput([rate * part for part in (0.98, 0.99, 1, 1, 1.01, 1.02)], images=128)
 
 
 def resamples(auc: float, half: float = 0.03) -> list[float]:

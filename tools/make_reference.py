@@ -16,7 +16,8 @@ from helpers.fairness import reference, reference_checks
 from helpers.frameworks import pytorch as framework
 from helpers.networks import pytorch as networks
 from helpers.networks.shapes import NETWORKS, RUNNING
-from helpers.recipe import MULTICLASS, MULTILABEL, RECIPES
+from helpers.recipe import RECIPES
+from helpers.recipe.settings import MULTICLASS, MULTILABEL
 
 CLASSES = "classes"
 ONE_DEVICE = framework.list_devices("cpu", 1)

@@ -16,7 +16,8 @@ import numpy as np
 
 from helpers.networks import weights
 from helpers.networks.shapes import SHALLOW, head, shapes
-from helpers.recipe import MULTILABEL, RECIPES, Recipe
+from helpers.recipe import RECIPES, Recipe
+from helpers.recipe.settings import MULTILABEL
 
 IMAGES, SEED = 4, 0
 STEPS = 5

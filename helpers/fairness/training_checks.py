@@ -19,7 +19,8 @@ from helpers.fairness.check_results import Check
 from helpers.frameworks.cpu_cores import CpuDevice
 from helpers.frameworks.interface import Seen
 from helpers.frameworks.precisions import DTYPES
-from helpers.recipe import AS_USUAL, EAGER, Recipe, ScaledRecipe
+from helpers.recipe import Recipe, ScaledRecipe
+from helpers.recipe.settings import AS_USUAL, EAGER
 
 START = "weights when training starts"
 RATE = "learning rate in training"

@@ -23,7 +23,8 @@ from helpers.fairness import reference
 from helpers.fairness.check_results import Check
 from helpers.fairness.reference_checks import SINGLE, running_statistics, scale_in_words
 from helpers.networks.weights import Arrays
-from helpers.recipe import MULTILABEL, RECIPES, Rule
+from helpers.recipe import RECIPES, Rule
+from helpers.recipe.settings import MULTILABEL
 
 
 @dataclass(frozen=True)

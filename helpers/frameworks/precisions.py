@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 
 from helpers.errors import UnsupportedError
-from helpers.recipe import PRECISIONS
+from helpers.recipe.settings import PRECISIONS
 
 DTYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """What a recipe's precision computes convolutions and matrix products in."""

@@ -87,14 +87,18 @@ def code_cells(path: Path) -> tuple[list[str], list[str]]:
     return code, tagged
 
 
-def history() -> list[str]:
-    """The cells that IPython has run, the running one last; without IPython there are none."""
+def shell() -> Any:
+    """IPython's shell, which runs the cells; None without one."""
     try:
         from IPython import get_ipython
     except ImportError:
-        return []
-    shell = get_ipython()
-    return [] if shell is None else list(shell.history_manager.input_hist_raw)
+        return None
+    return get_ipython()
+
+
+def history() -> list[str]:
+    """The cells that IPython has run, the running one last; without IPython there are none."""
+    return list(found.history_manager.input_hist_raw) if (found := shell()) else []
 
 
 def misspelt(path: Path, parameters: Collection[str], names: Mapping[str, Any]) -> str | None:
@@ -104,16 +108,12 @@ def misspelt(path: Path, parameters: Collection[str], names: Mapping[str, Any]) 
     parameters may set what they like. ``names`` are the notebook's ``globals()``.
     """
     others = {cell.strip() for cell in code_cells(path)[0]}
-    meant: dict[str, str] = {}
-    for typed in history()[:-1]:
-        given = [] if typed.strip() in others else _SET.findall(typed)
-        meant = {name: close for name, close in meant.items() if close not in given}
-        for name in given:
+    typed = [_SET.findall(cell) for cell in history()[:-1] if cell.strip() not in others]
+    for place, cell in enumerate(typed):
+        later = {name for each in typed[place + 1 :] for name in each}
+        for name in cell:
             close = nearest(name.lower(), parameters, ALIKE)
-            if close and name not in parameters:
-                meant[name] = close
-    found = next((name for name in meant if name in names), None)
-    if found is None:
-        return None
-    listed = ", ".join(parameters)
-    return f"{found} is not a parameter: did you mean {meant[found]}? The parameters: {listed}"
+            if close and name in names and name not in parameters and close not in later:
+                listed = ", ".join(parameters)
+                return f"{name} is not a parameter: did you mean {close}? The parameters: {listed}"
+    return None

@@ -34,8 +34,7 @@ def digest(recipe: Path, said: str, folder: Path) -> str:
 def load(recipe: Recipe, what: str) -> Any:
     """The object that a recipe names for ``what``, a framework's module or ``reader``.
 
-    Print the file and its digest before it runs. The object is pickled together with its code,
-    because other processes cannot import it.
+    It is pickled with its code, because other processes cannot import it.
     """
     file, _, name = recipe.own[what].rpartition(":")
     return getattr(_module((Path(recipe.beside) / file).resolve(), recipe.code[file]), name)
@@ -43,11 +42,7 @@ def load(recipe: Recipe, what: str) -> Any:
 
 @contextmanager
 def report_errors(recipe: Recipe, what: str, called: str) -> Iterator[None]:
-    """Turn any error of custom code inside the block into one line that names the file and line.
-
-    Args:
-        what: a framework's module, or ``reader``.
-        called: how it was called, ``net(5)``.
+    """Turn an error of custom code, ``called`` as ``net(5)``, into a line with its file and line.
 
     Raises:
         UserError: in place of whatever was raised inside.
@@ -66,7 +61,7 @@ def report_errors(recipe: Recipe, what: str, called: str) -> Iterator[None]:
 
 @cache
 def _module(path: Path, digest: str) -> ModuleType:
-    """The file as a module, run once for each digest that a recipe has of it."""
+    """The file as a module, run once for each digest, which is printed before."""
     import cloudpickle  # not where a recipe is only looked at
 
     print(f"Own code: {path}, SHA-256 {digest[:12]}", flush=True)

@@ -1,11 +1,10 @@
-"""Read a recipe from its TOML file. Nothing in the file is run."""
+"""Find recipes by name, and read one from its TOML file. Nothing in the file is run."""
 
 import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ import msgspec
 from helpers import paths
 from helpers.errors import UserError
 from helpers.recipe import custom_code, tables
-from helpers.recipe.settings import NETWORKS, TASKS, Recipe
+from helpers.recipe.settings import EXECUTIONS, NETWORKS, PRECISIONS, TASKS, Recipe
 from helpers.recipe.tables import FRAMEWORKS, READERS, TABLES
 
 FOLDER = paths.ROOT / "recipes"
+NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 """The recipes that ship: their files' names are theirs."""
 TRAINED = ("data", "model", "train", "target")
 """Tables that decide the training. A job that ran out of time resumes after the file asks for more
@@ -37,15 +37,48 @@ class RecipeFile:
     """As the file has it: ``helpers.runner.sweep_file`` checks it."""
 
 
-def shipped() -> tuple[str, ...]:
-    """Names of the recipes that ship."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+def full_name(name: str) -> str:
+    """The same recipe for any process: a name as it is, a file by its whole path.
+
+    From the current folder, or from the checkout's top, as data folders are.
+    """
+    if name in SHIPPED or not name.endswith(".toml"):
+        return name
+    path = Path(os.path.expanduser(name))  # noqa: PTH111 (it never fails)
+    return str((path if path.exists() else paths.ROOT / path).absolute())
 
 
-@cache
-def of_shipped(name: str) -> RecipeFile:
-    """The recipe of that name; read once."""
-    return read(FOLDER / f"{name}.toml")
+def file_of(name: str) -> RecipeFile:
+    """The recipe called ``name``, or in the file ``name``.
+
+    Raises:
+        UserError: there is none of that name, or the file has a mistake.
+    """
+    if name in SHIPPED:
+        return SHIPPED[name]
+    if name.endswith(".toml"):
+        return read(full_name(name))
+    raise UserError(
+        f"unknown recipe '{name}': the recipes are {', '.join(NAMES)} (or auto), or give a file: "
+        "mine.toml"
+    )
+
+
+def lookup(name: str, *, demo: bool = False, **changes: Any) -> Recipe:
+    """The recipe called ``name``, or in the file ``name``, with some fields changed.
+
+    With ``demo`` as its table ``[demo]`` has it, if it has one.
+
+    Raises:
+        UserError: there is no such recipe, field or value of it, or the file has a mistake.
+    """
+    file = file_of(name)
+    if unknown := changes.keys() - {field.name for field in fields(Recipe)}:
+        raise UserError(f"unknown recipe field '{min(unknown)}': see helpers/recipe")
+    for what, known in (("precision", PRECISIONS), ("execution", EXECUTIONS)):
+        if what in changes and changes[what] not in known:
+            raise UserError(f"unknown {what} '{changes[what]}': it is one of {', '.join(known)}")
+    return replace(file.demo if demo else file.recipe, **changes)
 
 
 def read(path: str | Path) -> RecipeFile:
@@ -55,7 +88,7 @@ def read(path: str | Path) -> RecipeFile:
         UserError: it cannot be read, is not TOML, or says what no recipe may.
     """
     path = Path(os.path.expanduser(path))  # noqa: PTH111 (it never fails)
-    if path.stem in shipped() and path.resolve().parent != FOLDER:
+    if path.stem in NAMES and path.resolve().parent != FOLDER:
         raise UserError(
             f"{path}: '{path.stem}' is the name of a built-in recipe: give yours another name"
         )
@@ -76,10 +109,10 @@ def _tables(path: Path) -> tuple[str, Tables]:
     given: Tables = msgspec.to_builtins(tables.checked(path, content, tables.FILE))
     begun: Tables = {}
     if (name := content.get("recipe")) is not None:
-        if name not in shipped() or path.resolve() == FOLDER / f"{name}.toml":
+        if name not in NAMES or path.resolve() == FOLDER / f"{name}.toml":
             raise UserError(
                 f"{path}: recipe: '{name}' is not a built-in recipe: begin with one of "
-                f"{', '.join(shipped())}, or with none"
+                f"{', '.join(NAMES)}, or with none"
             )
         begun = _tables(FOLDER / f"{name}.toml")[1]
     found = {
@@ -179,3 +212,8 @@ def _sizes(path: Path, reader: str, data: Mapping[str, Any]) -> dict[str, int]:
     if crop > image_size:
         raise UserError(f"{path}: data.crop: {crop} px do not fit into {image_size} px")
     return {"image_size": image_size, "crop": crop}
+
+
+SHIPPED: Mapping[str, RecipeFile] = {name: read(FOLDER / f"{name}.toml") for name in NAMES}
+RECIPES: Mapping[str, Recipe] = {name: file.recipe for name, file in SHIPPED.items()}
+"""Those that ship, by name, each in its full size."""

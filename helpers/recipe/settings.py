@@ -24,9 +24,8 @@ PRECISIONS = get_args(Precision)
 ``bf16`` and ``fp16`` are mixed precision (Micikevicius et al. 2018,
 https://arxiv.org/abs/1710.03740). A framework without one reports that (``configure``)."""
 
-AS_USUAL, EAGER, COMPILED = "default", "eager", "compiled"
 Execution = Literal["default", "eager", "compiled"]
-EXECUTIONS = get_args(Execution)
+AS_USUAL, EAGER, COMPILED = EXECUTIONS = get_args(Execution)
 """How a step is executed: as each notebook does it by itself, operation by operation, or compiled.
 
 A framework without one of them reports that (``frameworks.why_not``)."""
@@ -50,31 +49,18 @@ LEAST_CROP = {"densenet121": 32, "resnet44": 8, "resnet50": 32}
 
 @dataclass(frozen=True)
 class Rule:
-    """An optimiser's rule, ``sgd``, ``momentum`` or ``adam``, as PyTorch documents it.
+    """An optimiser's rule, ``sgd``, ``momentum`` (which keeps a velocity) or ``adam``.
 
-    ``sgd`` with a momentum is a rule of its own, for it keeps a velocity: ``momentum``.
-    ``weight_decay`` times the weight is added to its gradient (L2, coupled), of all weights, those
-    of BatchNorm and the biases too.
+    ``weight_decay`` times the weight is added to the gradient of every weight, of BatchNorm too.
     """
 
     name: str
     momentum: float = 0.0
     weight_decay: float = 0.0
 
-    @property
-    def moments(self) -> tuple[str, ...]:
-        """What an optimiser keeps for each weight, by the names that a checkpoint has."""
-        return {"sgd": (), "momentum": ("first",), "adam": ("first", "second")}[self.name]
 
-
-def rule_name(optimizer: str, momentum: float) -> str:
-    """The name of the :class:`Rule` of a recipe's ``optimizer``."""
-    return "momentum" if optimizer == "sgd" and momentum else optimizer
-
-
-ON_DEVICE, ON_OWN, ON_SIBLINGS = "device", "own", "siblings"
 LoaderCores = Literal["device", "own", "siblings"]
-LOADER_CORES = get_args(LoaderCores)
+ON_DEVICE, ON_OWN, ON_SIBLINGS = LOADER_CORES = get_args(LoaderCores)
 """Where loader workers of a CPU device run: on its cores, on cores that do not compute, or on the
 second hardware threads of the cores that compute."""
 
@@ -191,7 +177,7 @@ class Recipe:
     def rule(self) -> Rule:
         """The optimiser's rule."""
         momentum = self.momentum if self.optimizer == "sgd" else 0.0
-        return Rule(rule_name(self.optimizer, momentum), momentum, self.weight_decay)
+        return Rule("momentum" if momentum else self.optimizer, momentum, self.weight_decay)
 
     def digests(self) -> dict[str, str]:
         """SHA-256 by file: of the recipe itself, and of its custom code."""
@@ -221,12 +207,8 @@ class Recipe:
         """
         if devices < 1:
             raise UserError(f"{devices} devices: a run needs at least one")
-        return ScaledRecipe(
-            recipe=self,
-            devices=devices,
-            global_batch_size=self.batch_size * devices,
-            learning_rate=self.learning_rate * self.growth(devices),
-        )
+        rate = self.learning_rate * self.growth(devices)
+        return ScaledRecipe(self, devices, self.batch_size * devices, rate)
 
 
 def must_agree() -> dict[str, str]:
@@ -284,12 +266,9 @@ class ScaledRecipe:
 
     def as_record(self) -> dict[str, Any]:
         """Every setting as plain JSON values, for the run's record."""
-        return {
-            **asdict(self.recipe),
-            "devices": self.devices,
-            "global_batch_size": self.global_batch_size,
-            "scaled_learning_rate": self.learning_rate,
-        }
+        found = asdict(self.recipe)
+        found |= {"devices": self.devices, "global_batch_size": self.global_batch_size}
+        return found | {"scaled_learning_rate": self.learning_rate}
 
     def __str__(self) -> str:
         recipe, growth = self.recipe, self.recipe.growth(self.devices)

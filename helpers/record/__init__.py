@@ -6,31 +6,7 @@ sees half a record.
 """
 
 from helpers.record.file import FILE, check, plain, read, write
-from helpers.record.sections import (
-    energy,
-    memory,
-    other_programs,
-    test,
-    throughput,
-    training,
-)
 from helpers.record.types import SCHEMA, Record
 from helpers.record.writing import Run, start
 
-__all__ = [
-    "FILE",
-    "SCHEMA",
-    "Record",
-    "Run",
-    "check",
-    "energy",
-    "memory",
-    "other_programs",
-    "plain",
-    "read",
-    "start",
-    "test",
-    "throughput",
-    "training",
-    "write",
-]
+__all__ = ["FILE", "SCHEMA", "Record", "Run", "check", "plain", "read", "start", "write"]

@@ -29,18 +29,15 @@ _WHEN_FINISHED = (
 def read(path: Path) -> Record:
     """The checked record at ``path`` (a file, or the run's folder).
 
-    A record that says ``running`` although its process is gone is returned as ``interrupted``. If
-    the process is on another host and its state is unknown, the reason says so.
+    A record that says ``running`` although its process is gone is returned as ``interrupted``.
 
     Raises:
         UserError: it is missing, is not JSON, or does not fit the schema.
     """
-    path = Path(path)
-    if path.is_dir():
-        path = path / FILE
+    path = path / FILE if path.is_dir() else path
     if not path.exists():
         raise UserError(f"{path}: there is no record; run its notebook first")
-    content: Record = _printable(read_json(path))
+    content: Record = _usable(read_json(path))
     check(content, path)
     if content["state"] == "running" and not (alive := processes.runs(content["run"])):
         process, host = content["run"]["process"], content["run"]["host"]
@@ -94,28 +91,22 @@ def read_json(path: Path) -> Any:
                 f"{path}: more than {LARGEST_FILE >> 20} MiB, so this project did not write it; "
                 "remove it"
             )
-        return json.loads(found, parse_float=_number, parse_int=_number, parse_constant=_number)
+        return msgspec.json.decode(found)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    except RecursionError:
-        raise UserError(f"{path}: not a JSON file of this project (nested too deep)") from None
-    except ValueError as error:
-        raise UserError(f"{path}: not a JSON file of this project ({error})") from None
+    except (ValueError, RecursionError) as error:
+        why = "nested too deep" if isinstance(error, RecursionError) else error
+        raise UserError(f"{path}: not a JSON file of this project ({why})") from None
 
 
-def _number(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:20]} is no number that was measured")
-    return int(value) if value.is_integer() else value  # 2.0 counts devices as 2 does
-
-
-def _printable(value: Any) -> Any:
-    """``value`` with the escapes in its texts spelt out, for terminals and pages."""
+def _usable(value: Any) -> Any:
+    """``value`` with the escapes in its texts spelt out, and 2.0 as the 2 that counts devices."""
     if isinstance(value, dict):
-        return {_printable(key): _printable(item) for key, item in value.items()}
+        return {_usable(key): _usable(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_printable(item) for item in value]
+        return [_usable(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     return printable(value) if isinstance(value, str) else value
 
 
@@ -129,6 +120,4 @@ def plain(value: Any) -> Any:
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if isinstance(value, Path):
-        return str(value)
-    return value
+    return str(value) if isinstance(value, Path) else value

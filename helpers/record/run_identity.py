@@ -19,10 +19,10 @@ PACKAGES = ("helpers", "data_prep")
 
 
 def follow(notebook: Path) -> Callable[[], str]:
-    """What gives, whenever it is called, the digest of the code that a run has had so far.
+    """What gives, whenever it is called, the SHA-256 of the code that a run has had so far.
 
-    It is SHA-256 of the notebook's code cells as its file has them now, parameters apart, of each
-    other cell that IPython runs from the cell that runs now, and of the packages they import.
+    That is the notebook's code cells as its file has them now, parameters apart, each other cell
+    that IPython runs from the cell that runs now, and the packages they import.
     """
     code, parameters = this_notebook.code_cells(notebook)
     known = {cell.strip() for cell in ("", *code, *parameters)}
@@ -47,10 +47,7 @@ def _packages() -> bytes:
 
 
 def images(part: "pd.DataFrame", classes: Sequence[str]) -> Any:
-    """A SHA-256, to be updated, over names, groups and labels of images, in whatever order.
-
-    ``part`` is one of ``image_data.Data``'s tables, ``classes`` its names of classes or findings.
-    """
+    """A SHA-256, to be updated, over names, groups and labels of a table of ``image_data.Data``."""
     found = hashlib.sha256(f"{tuple(classes)}\n".encode())
     columns = "class" if "class" in part else list(classes)
     labels = part[columns].to_numpy().astype(int).tolist()
@@ -60,10 +57,7 @@ def images(part: "pd.DataFrame", classes: Sequence[str]) -> Any:
 
 
 def of(content: Mapping[str, Any]) -> dict[str, str]:
-    """Digests of a record's recipe, data and code, as far as it has them.
-
-    The recipe's digest includes those of its file and of its custom code, which are its fields.
-    """
+    """Digests of a record's recipe (with its custom code), data and code, as far as it has them."""
     recipe = json.dumps(content["recipe"], sort_keys=True).encode()
     found = {
         "recipe": hashlib.sha256(recipe).hexdigest(),
@@ -76,13 +70,8 @@ def of(content: Mapping[str, Any]) -> dict[str, str]:
 def commit() -> str | None:
     """The checkout's commit, with ``+`` where files were changed; None outside a checkout."""
     try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty=+"],
-            cwd=paths.ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        asked = ["git", "describe", "--always", "--abbrev=12", "--dirty=+"]
+        said = subprocess.check_output(asked, cwd=paths.ROOT, text=True, stderr=subprocess.DEVNULL)
     except (OSError, subprocess.CalledProcessError):
         return None
-    return described.stdout.strip() or None
+    return said.strip() or None

@@ -14,15 +14,10 @@ TRAINED = ("files", "synthetic")
 def training(
     history: Sequence[Mapping[str, Any]], first_step_seconds: float, resumed_after: int = 0
 ) -> dict[str, Any]:
-    """The section ``training``.
+    """The section ``training``, from the rows of the section ``epochs``.
 
-    The rate is that of one process: of a run that was resumed, of the last one, unless it trained
-    no epoch any more.
-
-    Args:
-        history: the rows of the section ``epochs``.
-        first_step_seconds: with what the framework traces or tunes in it.
-        resumed_after: the epochs that earlier processes trained.
+    Its rate leaves out the ``resumed_after`` epochs that earlier processes trained, unless the last
+    one trained none. The first step includes what the framework traces or tunes in it.
     """
     own = history[resumed_after:] or history
     steady = own[1:] or own
@@ -34,18 +29,11 @@ def training(
     }
 
 
-def test(result: Any, loss: float, seconds: float) -> dict[str, Any]:
-    """The section ``test``, from ``evaluate`` of the task (``helpers.training.loop.METRICS``)."""
-    return {**result.as_record(), "loss": loss, "seconds": seconds}
-
-
 def throughput(rates: Sequence[float], *, images: int, steps: int = 1) -> dict[str, Any]:
     """The sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, from their rounds.
 
-    Args:
-        rates: images/s over all devices, a round each (``helpers.training.measurement_rounds``).
-        images: of a step.
-        steps: that each round counted.
+    ``rates`` are the rounds' images/s over all devices; each counted ``steps`` of so many
+    ``images``.
     """
     return {
         "steps": steps,
@@ -88,11 +76,8 @@ def energy(summary: "pd.DataFrame") -> dict[str, Any]:
 def memory(summary: "pd.DataFrame", held: int | None = None) -> dict[str, Any]:
     """The section ``memory``: the peak of the fullest device.
 
-    Args:
-        summary: ``Monitor.summary()``, which tells that of GPUs.
-        held: that of the fullest CPU device, in bytes: the most that its process held while it
-            trained, divided by the devices of that process. Of a GPU only where the framework's
-            pool would be seen instead.
+    ``Monitor.summary()`` tells that of GPUs. ``held`` is that of the fullest CPU device: the most
+    bytes that its process held while it trained, divided by the devices of that process.
     """
     if held is not None:
         return {"peak_bytes": held, "reason": None}

@@ -39,15 +39,9 @@ class Metric:
         """The columns of its interval's ends, next to ``figure``."""
         return f"{self.name}_low", f"{self.name}_high"
 
-    @property
-    def of_test(self) -> str:
-        """``mean test AUC``, ``test top-1``."""
-        return self.whole.replace(self.short, f"test {self.short}")
-
-    @property
-    def of_validation(self) -> str:
-        """``mean validation AUC``, ``validation top-1``."""
-        return self.whole.replace(self.short, f"validation {self.short}")
+    def of_part(self, part: str) -> str:
+        """``mean test AUC``, ``validation top-1``."""
+        return self.whole.replace(self.short, f"{part} {self.short}")
 
     @property
     def heading(self) -> str:
@@ -82,22 +76,10 @@ class Metric:
 
 
 AUC = Metric(
-    "auc",
-    short="AUC",
-    whole="mean AUC",
-    tested=("mean_auc", "mean_low", "mean_high"),
-    figure="mean_auc",
-    percent=False,
+    "auc", "AUC", "mean AUC", ("mean_auc", "mean_low", "mean_high"), "mean_auc", percent=False
 )
 TOP1, TOP5 = (
-    Metric(
-        name,
-        short=short,
-        whole=short,
-        tested=(name, f"{name}_low", f"{name}_high"),
-        figure=f"test_{name}",
-        percent=True,
-    )
+    Metric(name, short, short, (name, f"{name}_low", f"{name}_high"), f"test_{name}", percent=True)
     for name, short in (("top1", "top-1"), ("top5", "top-5"))
 )
 
@@ -137,22 +119,8 @@ class Task:
         return 1 / outputs if outputs else None
 
 
-MULTILABEL = Task(
-    "multilabel",
-    "findings",
-    (AUC,),
-    one="finding",
-    file="auc",
-    missing="AUC missing",
-)
-MULTICLASS = Task(
-    "multiclass",
-    "classes",
-    (TOP1, TOP5),
-    one="class",
-    file="classes",
-    missing="no test image",
-)
+MULTILABEL = Task("multilabel", "findings", (AUC,), "finding", "auc", "AUC missing")
+MULTICLASS = Task("multiclass", "classes", (TOP1, TOP5), "class", "classes", "no test image")
 TASKS = {task.name: task for task in (MULTILABEL, MULTICLASS)}
 
 

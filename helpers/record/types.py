@@ -19,7 +19,6 @@ Amount = Annotated[float, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0)]
 Rate = Annotated[float, Meta(ge=1e-6)]
 """Images per second, over all devices."""
-"""FLOP/s, over all devices."""
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Share = Fraction | None
 Text = Annotated[str, Meta(min_length=1)]

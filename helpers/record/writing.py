@@ -98,11 +98,8 @@ class Run:
             self._write(self._with(state="running", reason=None))
 
     def _end(self, state: State, reason: str | None) -> None:
-        run = {
-            **self._run(),
-            "finished": datetime.now(UTC).isoformat(),
-            "seconds": time.monotonic() - self._began,
-        }
+        run = self._run() | {"finished": datetime.now(UTC).isoformat()}
+        run["seconds"] = time.monotonic() - self._began
         changed = self._with(state=state, reason=reason, run=run)
         if self._kept:  # what is of all ranks the first alone has
             check(changed)
@@ -154,20 +151,21 @@ def start(
             one kind of device only (``tf32 on CPUs``) is kept where the run is on such.
         file: of the notebook, where that is not in ``notebooks/``.
     """
-    folder = Path(folder)
     code = run_identity.follow(file or paths.NOTEBOOKS / f"{notebook}{this_notebook.SUFFIX}")
+    about: dict[str, Any] = {"experiment": folder.parent.name, "notebook": notebook}
+    about |= {"started": datetime.now(UTC).isoformat(), "finished": None, **processes.own()}
+    about |= {"commit": run_identity.commit(), "code": code()}
+    about |= {"environment": environment_variables.to_record(os.environ)}
+    on: dict[str, Any] = {
+        "kind": devices.kind,
+        "count": devices.count,
+        "names": list(devices.names),
+    }
+    if devices.cpus:
+        on |= {"cpus": [cpu.as_record() for cpu in devices.cpus]}
     content = {
         "schema": SCHEMA,
-        "run": {
-            "experiment": folder.parent.name,
-            "notebook": notebook,
-            "started": datetime.now(UTC).isoformat(),
-            "finished": None,
-            **processes.own(),
-            "commit": run_identity.commit(),
-            "code": code(),
-            "environment": environment_variables.to_record(os.environ),
-        },
+        "run": about,
         "state": "running",
         "framework": {
             "name": framework,
@@ -175,12 +173,7 @@ def start(
             "versions": {"python": sys.version.split()[0], **versions},
         },
         "hardware": hardware(),
-        "devices": {
-            "kind": devices.kind,
-            "count": devices.count,
-            "names": list(devices.names),
-            **({"cpus": [cpu.as_record() for cpu in devices.cpus]} if devices.cpus else {}),
-        },
+        "devices": on,
         "recipe": recipe.as_record(),
         "skipped": [
             {"what": what, "reason": reason}
@@ -199,11 +192,7 @@ def _watch_notebook_cells(run: Run) -> Callable[[], None]:
     Not on a rank, whose error may follow from another's: the runner writes down the earliest.
     Returns what stops that.
     """
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return lambda: None
-    shell = get_ipython()
+    shell = this_notebook.shell()
     if shell is None or rank_info.here() is not None:
         return lambda: None
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from helpers import record
+from helpers.record import sections
 from helpers.results import by_class, comparability, run_sets
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.shared_settings import departures, differences, workers
@@ -87,9 +87,10 @@ def _limits(content: dict[str, Any]) -> Iterator[str]:
     if reason := others.get("reason"):
         yield f"it is not known whether another process used its GPUs: {reason}"
     if comparability.disturbed(content):
-        yield f"{record.other_programs(programs)} while it was measured: its times are not reliable"
+        others = sections.other_programs(programs)
+        yield f"{others} while it was measured: its times are not reliable"
     elif programs.get("reason"):
-        yield record.other_programs(programs)
+        yield sections.other_programs(programs)
     yield from measurement_rounds.scattered(content)
     on_gpus = content["devices"]["kind"] == "gpu"
     if on_gpus and (reason := content.get("energy", {}).get("reason")):

@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.recipe import AS_USUAL, COMPILED, EAGER
-from helpers.recipe.settings import ON_DEVICE, ON_OWN, ON_SIBLINGS
+from helpers.recipe.settings import AS_USUAL, COMPILED, EAGER, ON_DEVICE, ON_OWN, ON_SIBLINGS
 from helpers.results import machines
 
 

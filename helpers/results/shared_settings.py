@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from helpers.recipe import RECIPES, lookup, must_agree
+from helpers.recipe import RECIPES, lookup
+from helpers.recipe.settings import must_agree
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.run_labels import optimizer, own_code, schedule
 

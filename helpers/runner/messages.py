@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from helpers import record, terminal
+from helpers import terminal
 from helpers.frameworks import devices
 from helpers.recipe import lookup
-from helpers.record import tasks
+from helpers.record import sections, tasks
 from helpers.results import comparability
 from helpers.runner import preflight
 from helpers.runner.experiments import REPORT, Experiment
@@ -77,7 +77,7 @@ def outcome(experiment: Experiment, run: PlannedRun, seconds: float) -> str:
     said += f": {content['training']['images_per_second']:.1f} images/s"
     said += f", test {metric.short} {tested}"
     if comparability.disturbed(content):
-        said += f"; {record.other_programs(content['other_programs'])}"
+        said += f"; {sections.other_programs(content['other_programs'])}"
     return said
 
 

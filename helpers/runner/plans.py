@@ -10,7 +10,8 @@ from helpers.errors import UserError
 from helpers.frameworks import cpu_cores, run_label
 from helpers.frameworks import devices as device_helpers
 from helpers.launch import launchers
-from helpers.recipe import AS_USUAL, PRECISIONS, Recipe, full_name, lookup
+from helpers.recipe import Recipe, full_name, lookup
+from helpers.recipe.settings import AS_USUAL, PRECISIONS
 from helpers.runner import selection
 from helpers.training import image_folders, parameters
 

@@ -20,7 +20,8 @@ from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader, to_channels
 from data_prep.split import PARTS, describe_groups
 from helpers.errors import UserError
-from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, ScaledRecipe, custom_code
+from helpers.recipe import Recipe, ScaledRecipe, custom_code
+from helpers.recipe.settings import MULTICLASS, MULTILABEL
 from helpers.record import run_identity, tasks
 from helpers.record.types import Filesystem
 from helpers.training import image_readers

@@ -17,7 +17,8 @@ from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader
 from data_prep.split import PARTS
 from helpers.errors import UserError
-from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, custom_code
+from helpers.recipe import Recipe, custom_code
+from helpers.recipe.settings import MULTICLASS, MULTILABEL
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from helpers import record
 from helpers.errors import LoaderError, UserError
 from helpers.fairness import process_checks, training_checks
 from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.networks import weights
-from helpers.record import run_identity
+from helpers.record import run_identity, sections
 from helpers.record.tasks import MULTICLASS, MULTILABEL
 from helpers.training import (
     accuracy,
@@ -234,7 +233,8 @@ class Loop:
         result = METRICS[images.task].evaluate(
             targets, scores, images.test["group"], images.classes, sample
         )
-        run.tell(notebook_run.add, "test", record.test(result, loss, self.seconds["test"]))
+        more = {"loss": loss, "seconds": self.seconds["test"]}
+        run.tell(notebook_run.add, "test", result.as_record() | more)
         run.tell(notebook_run.tested, targets, scores, result)
 
     def check_trained(self, what: str) -> None:
@@ -305,7 +305,7 @@ class Loop:
         run.tell(notebook_run.say, after_training.in_words(checks))
         seen = self._observed[0].seen
         run.tell(notebook_run.add, "epochs", self.history)
-        said = record.training(self.history, self.first_step, run.start.epoch)
+        said = sections.training(self.history, self.first_step, run.start.epoch)
         said |= {"execution": seen.execution, "convolutions": seen.convolutions}
         said |= {"threads": seen.threads, "switches": list(self._observed[0].switches)}
         said["first_batches"] = training_checks.first_batches(self._observed)

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from statistics import median
 from typing import Any
 
-from helpers import record
+from helpers.record import sections
 from helpers.record.sections import TRAINED
 
 TURN_SECONDS = 1.0
@@ -146,7 +146,7 @@ def as_record(
 ) -> dict[str, dict[str, Any]]:
     """The record's sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, by name."""
     return {
-        kind: record.throughput(
+        kind: sections.throughput(
             [images / turn for turn in turns], images=images, steps=steps.get(kind, 1)
         )
         for kind, turns in seconds.items()

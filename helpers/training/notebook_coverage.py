@@ -16,7 +16,7 @@ from helpers.errors import LoaderError
 from helpers.fairness import process_checks, reference, reference_checks, training_loop
 from helpers.fairness.check_results import Check
 from helpers.fairness.process_checks import Answer
-from helpers.recipe import MULTICLASS
+from helpers.recipe.settings import MULTICLASS
 from helpers.training.notebook_recipe import Part
 from helpers.training.run_state import RunState
 from helpers.training.training_notes import FILLED, joined, parts_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from helpers import record
 from helpers.errors import UserError
 from helpers.launch import exchange, samplers
+from helpers.record import sections
 from helpers.training import (
     attribution,
     checkpoint,
@@ -33,8 +33,8 @@ def chart(run: RunState) -> Any:
     trace = samplers.read(run.folder)
     utilisation = trace.summary()
     run.record.add("monitor", trace.metadata())
-    run.record.add("energy", record.energy(utilisation))
-    run.record.add("memory", record.memory(utilisation, run.held))
+    run.record.add("energy", sections.energy(utilisation))
+    run.record.add("memory", sections.memory(utilisation, run.held))
     figure = trace.plot()
     return figure
 

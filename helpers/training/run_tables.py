@@ -6,16 +6,16 @@ from typing import Any
 import pandas as pd
 from IPython.display import display
 
-from helpers import record, terminal
+from helpers import terminal
 from helpers.fairness import check_results
-from helpers.record import tasks
+from helpers.record import sections, tasks
 from helpers.training import attribution, measurement_rounds
 
 EPOCH = {
     "learning_rate": "learning rate",
     "train_loss": "training loss",
     "valid_loss": "validation loss",
-    **{metric.of_epoch: metric.of_validation for t in tasks.TASKS.values() for metric in t.metrics},
+    **{m.of_epoch: m.of_part("validation") for t in tasks.TASKS.values() for m in t.metrics},
     "images_per_second": "images/s",
     "train_seconds": "training (s)",
     "valid_seconds": "validation (s)",
@@ -49,7 +49,7 @@ def summary(content: Mapping[str, Any]) -> pd.DataFrame:
     rows = {
         "training (min:s)": terminal.clock(training["seconds"]),
         "first step": f"{training['first_step_seconds']:.1f} s",
-        metric.of_test: f"{value} ({low} to {high})",
+        metric.of_part("test"): f"{value} ({low} to {high})",
     }
     for kind, name in measurement_rounds.PHASES.items():
         if kind in content and "images_per_second" in content[kind]:
@@ -65,7 +65,7 @@ def summary(content: Mapping[str, Any]) -> pd.DataFrame:
     if joules := content.get("energy", {}).get("joules"):
         rows["energy of the GPUs in training"] = f"{joules:,.0f} J"
     if other := content.get("other_programs"):
-        rows["other programs"] = record.other_programs(other).removeprefix("other programs used ")
+        rows["other programs"] = sections.other_programs(other).removeprefix("other programs used ")
     checks = [check["verdict"] for check in content["fairness"]["checks"]]
     rows["fairness check"] = check_results.counted(checks)
     return pd.DataFrame({"measured (95 % interval)": rows})

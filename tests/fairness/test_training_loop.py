@@ -16,7 +16,8 @@ from helpers.fairness import reference, training_loop
 from helpers.fairness.check_results import Check
 from helpers.fairness.reference_checks import BIASED
 from helpers.fairness.training_loop import ADAM, MOMENTUM, SGD, Trial
-from helpers.recipe import PRECISIONS, Rule
+from helpers.recipe import Rule
+from helpers.recipe.settings import PRECISIONS
 
 Result = tuple[float, dict[str, np.ndarray], np.ndarray]
 Fault = Callable[[Trial, Result, float], Result]

@@ -17,7 +17,7 @@ import same_networks
 
 from helpers.errors import UnsupportedError
 from helpers.fairness import one_step, reference
-from helpers.recipe import PRECISIONS
+from helpers.recipe.settings import PRECISIONS
 
 STEP = "running variance after a step"
 

@@ -17,6 +17,7 @@ from data_prep import FINDINGS
 from helpers import record
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
+from helpers.record import sections
 from helpers.training import resampling
 
 START = """
@@ -159,10 +160,10 @@ def test_training_leaves_out_the_first_epoch() -> None:
         {"train_seconds": 2.0, "valid_seconds": 1.0, "images_per_second": r, "images": 128}
         for r in rate
     ]
-    section = record.training(history, 7.0)
+    section = sections.training(history, 7.0)
     assert section["images_per_second"] == 50.0
     assert section["seconds"] == 12.0
-    assert record.training(history[:1], 7.0)["images_per_second"] == 10.0
+    assert sections.training(history[:1], 7.0)["images_per_second"] == 10.0
 
 
 def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> None:
@@ -172,7 +173,7 @@ def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> Non
     part.insert(0, "image", [f"{number}.png" for number in range(60)])
     part["Hernia"], part["Mass"] = 0, (np.arange(60) < 2).astype(np.uint8)
     result = records.evaluate_findings(part, random.normal(size=(60, 14)))
-    section = record.plain(record.test(result, 0.2, 1.0))
+    section = record.plain(result.as_record() | {"loss": 0.2, "seconds": 1.0})
     record.check(records.make(test=section))
     assert section["mean_auc"] == pytest.approx(result.mean)
     assert section["mean_low"] < section["mean_auc"] < section["mean_high"]
@@ -187,25 +188,25 @@ def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> Non
 
 def test_energy_is_never_a_made_up_zero() -> None:
     row = {"device": "gpus", "phase": "train", "energy (J)": 50.0, "items": 100.0}
-    assert record.energy(pd.DataFrame([row]))["images_per_joule"] == 2.0
+    assert sections.energy(pd.DataFrame([row]))["images_per_joule"] == 2.0
     # The monitor has left out what it could not measure, of the joules and of the images.
-    partly = record.energy(pd.DataFrame([{**row, "items/J": 1.5}]))
+    partly = sections.energy(pd.DataFrame([{**row, "items/J": 1.5}]))
     assert partly["joules"] == 50.0 and partly["images_per_joule"] == 1.5
-    without = record.energy(pd.DataFrame([{**row, "device": "host"}]))
+    without = sections.energy(pd.DataFrame([{**row, "device": "host"}]))
     assert without["joules"] is None and without["reason"]
-    unknown = record.energy(pd.DataFrame([{**row, "energy (J)": np.nan}]))
+    unknown = sections.energy(pd.DataFrame([{**row, "energy (J)": np.nan}]))
     assert unknown["joules"] is None and unknown["reason"]
-    resumed = record.energy(pd.DataFrame([{**row, "phase": "test"}]))
+    resumed = sections.energy(pd.DataFrame([{**row, "phase": "test"}]))
     assert resumed["joules"] is None and "earlier process" in resumed["reason"]
     assert "no GPU" in without["reason"] and "no GPU" not in resumed["reason"]
 
 
 def test_the_memory_of_a_run_is_the_peak_of_its_fullest_device() -> None:
     none = pd.DataFrame({"device": ["host"]})
-    assert record.memory(none, 5) == {"peak_bytes": 5, "reason": None}
+    assert sections.memory(none, 5) == {"peak_bytes": 5, "reason": None}
     unseen = {"peak_bytes": None, "reason": "no GPU reported its memory"}
-    assert record.memory(none) == unseen
+    assert sections.memory(none) == unseen
     gpus = pd.DataFrame({"device": ["gpu0", "gpu1"], "memory peak (MiB)": [1.0, 2.0]})
-    assert record.memory(gpus)["peak_bytes"] == 2 * 2**20
-    for memory in (unseen, record.memory(none, 5)):
+    assert sections.memory(gpus)["peak_bytes"] == 2 * 2**20
+    for memory in (unseen, sections.memory(none, 5)):
         record.check(make(memory=memory))

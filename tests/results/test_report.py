@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 import records
 
-from helpers import paths, record
+from helpers import paths
 from helpers.__main__ import main
+from helpers.record.sections import throughput
 from helpers.results import (
     caveats,
     charts,
@@ -203,7 +204,7 @@ def test_who_shared_its_cores_with_other_programs_is_not_ranked(tmp_path: Path) 
 
 
 def test_rounds_that_lie_far_apart_are_said(tmp_path: Path) -> None:
-    apart = record.throughput([100.0, 100.0, 140.0], images=64)
+    apart = throughput([100.0, 100.0, 140.0], images=64)
     compared = records.load(tmp_path, records.make("PyTorch", files=apart), records.make("Keras"))
     said = caveats.remarks(compared).frame["remark"]
     (named,) = said.index[said.str.contains("round")]
