@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import socket
 import sys
 import time
@@ -48,10 +49,11 @@ def main(notebook: Path, order: Mapping[str, Any]) -> None:
 
         content = json.loads(notebook.read_text(encoding="utf-8"))
         failures.tell(rank=rank, host=name, process=os.getpid())
-        launcher = {"launcher": "mpiexec", "launcher_version": _version(MPI)}
-        here = place.of_all(gather, rank, name, {**order, "about": launcher})
+        version = re.search(r"\d[\w.]*", MPI.Get_library_version())
+        about = {"launcher": "mpiexec", "launcher_version": version[0] if version else "unknown"}
+        here = place.of_all(gather, rank, name, {**order, "about": about})
         _check_hosts(here, virtual=order["virtual"])
-        _take(here, order)
+        _take(here, order["framework"])
         own = notebook if rank == 0 else notebook.parent / f"rank-{rank}" / notebook.name
         cells.execute(content, own, lambda cell: failures.tell(rank=rank, cell=cell))
         gather(None)
@@ -61,11 +63,6 @@ def main(notebook: Path, order: Mapping[str, Any]) -> None:
         failures.tell_why(rank, name, error)
         traceback.print_exc()
         os._exit(1)  # Python's own end would wait for all others
-
-
-def _version(mpi: Any) -> str:
-    words = str(mpi.Get_library_version()).replace("Version:", "").split()
-    return next((word for word in words if word[0].isdigit()), "unknown")
 
 
 def _check_hosts(here: Place, *, virtual: bool) -> None:
@@ -79,7 +76,7 @@ def _check_hosts(here: Place, *, virtual: bool) -> None:
         )
 
 
-def _take(here: Place, order: Mapping[str, Any]) -> None:
+def _take(here: Place, framework: str) -> None:
     """Be that rank: in this process, for its framework, and for what the cells look at."""
     rank_info.take(here, lambda said: failures.tell_why(here.rank, here.hosts[here.rank], said))
     os.environ.update(here.environment())
@@ -88,8 +85,8 @@ def _take(here: Place, order: Mapping[str, Any]) -> None:
     # so all ranks would wait.
     os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
     _see_own_gpus(here)
-    hooks = f"helpers.frameworks.{order['framework']}_ranks"
-    if order["framework"] and importlib.util.find_spec(hooks):
+    hooks = f"helpers.frameworks.{framework}_ranks"
+    if framework and importlib.util.find_spec(hooks):
         own = getattr(importlib.import_module(hooks), "environment", None)
         os.environ.update(own(here) if own else {})
 
@@ -100,10 +97,8 @@ def _see_own_gpus(here: Place) -> None:
     On one machine each simulated node has other GPUs. On a machine of its own it has what is there,
     or what Slurm gave this step.
     """
-    if here.kind != "gpu":
-        return
     first = here.node * here.devices if here.virtual else 0
-    if own := devices.visible()[first : first + here.devices]:
+    if here.kind == "gpu" and (own := devices.visible()[first : first + here.devices]):
         os.environ["CUDA_VISIBLE_DEVICES"] = devices.cuda_names(own)
 
 

@@ -17,15 +17,9 @@ _STREAMS = {"out_stream": "stdout", "err_stream": "stderr"}
 
 
 def execute(content: Any, target: Path, reached: Callable[[int], None] = lambda cell: None) -> None:
-    """Run the cells of a notebook; ``target`` is it with what they have shown, from cell to cell.
+    """Run a notebook's cells, and write it into ``target`` after each, with what they have shown.
 
-    Args:
-        content: as its file has it.
-        target: where it is written.
-        reached: called with each cell's place before it runs.
-
-    Raises:
-        BaseException: a cell's own error.
+    ``reached`` is called with each cell's place before it runs. A cell's own error is raised.
     """
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     config = Config()

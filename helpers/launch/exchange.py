@@ -28,9 +28,9 @@ def of_first(value: Value) -> Value:
 @contextmanager
 def first_rank_first() -> Iterator[None]:
     """Rank 0 carries out the block, and then all others do: what it downloads they find."""
-    here = rank_info.here()
-    if here is not None and here.rank > 0:
+    first = (here := rank_info.here()) is None or here.rank == 0
+    if not first:
         exchange(None)
     yield
-    if here is not None and here.rank == 0:
+    if first:
         exchange(None)

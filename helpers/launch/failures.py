@@ -12,6 +12,7 @@ import re
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from helpers.errors import FOR_USERS, Plain, in_a_line
@@ -20,8 +21,8 @@ MARK = "@rank "
 """What a line begins with that a rank tells the runner; JSON follows."""
 LONGEST = 1000
 """Characters of an error's line: a longer one might not arrive whole."""
-SIGNALS = ("ILL", "ABRT", "BUS", "FPE", "KILL", "SEGV", "TERM")
-"""Those that end a process; mpiexec prints a signal's number as it prints an exit code."""
+SIGNALS = (4, 6, 7, 8, 9, 11, 15)
+"""ILL, ABRT, BUS, FPE, KILL, SEGV, TERM; mpiexec prints a signal's number as an exit code's."""
 _DIED = re.compile(r"PID (\d+) RUNNING AT (\S+)\n=   EXIT CODE: (\d+)")
 """What mpiexec prints of the first process that has died."""
 
@@ -45,32 +46,25 @@ def tell(**what: Any) -> None:
 def tell_why(rank: int, host: str, error: BaseException | str) -> None:
     """Tell the runner why this rank ends: a user's mistake is every rank's alike."""
     kind = "" if isinstance(error, str) else type(error).__name__
-    said = in_a_line(error) if kind else error
+    said = f"rank {rank} on {host}: {error if isinstance(error, str) else in_a_line(error)}"
     if isinstance(error, FOR_USERS):
         said = str(error).partition("\n")[0]
-    else:
-        said = f"rank {rank} on {host}: {said}"
     tell(rank=rank, error=said[:LONGEST], ename=kind, time=time.time())
 
 
 def heard(line: str) -> dict[str, Any] | None:
     """What a rank tells by a printed line; None if it only prints."""
-    if not line.startswith(MARK):
-        return None
-    try:
-        found: dict[str, Any] = json.loads(line.removeprefix(MARK))
-    except ValueError:
-        return None
-    return found
+    with suppress(ValueError):
+        if line.startswith(MARK):
+            return dict(json.loads(line.removeprefix(MARK)))
+    return None
 
 
 def earliest(told: Sequence[Mapping[str, Any]], printed: str) -> RankError | None:
     """The first thing that went wrong on any rank: ``rank 3 on node2: ValueError: ...``.
 
-    Args:
-        told: by the ranks.
-        printed: by the launcher at its end, among other lines. It names the first process that has
-            died; the errors of others follow from that.
+    ``told`` is by the ranks. The launcher has ``printed`` at its end the first process that has
+    died; the errors of others follow from that.
     """
     errors = {said["rank"]: said for said in told if "error" in said}
     if died := _DIED.search(printed):
@@ -86,6 +80,4 @@ def earliest(told: Sequence[Mapping[str, Any]], printed: str) -> RankError | Non
 def _how(number: int) -> str:
     if number == signal.SIGKILL:
         return "killed (signal 9; out of memory?)"
-    if number in [getattr(signal, f"SIG{name}") for name in SIGNALS]:
-        return f"killed (signal {number})"
-    return f"ended with exit code {number}"
+    return f"killed (signal {number})" if number in SIGNALS else f"ended with exit code {number}"

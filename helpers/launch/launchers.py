@@ -77,10 +77,8 @@ def _split(listed: str) -> tuple[str, ...]:
 def choose(launcher: str, nodes: int, *, environment: Mapping[str, str] = os.environ) -> Launcher:
     """Choose the hosts for so many nodes.
 
-    Args:
-        launcher: ``auto``, or ``mpiexec:node1,node2``. ``auto`` is the nodes of a Slurm allocation,
-            else the hosts of Hydra's file, else this machine.
-        environment: the variables of the process that asks.
+    ``launcher`` is ``mpiexec:node1,node2``, or ``auto``: the nodes of a Slurm allocation, else the
+    hosts of Hydra's file, else this machine.
     """
     hosts = _split(check(launcher).partition(":")[2])[:nodes]
     named = next((environment[each] for each in network.NAMED if environment.get(each)), "")

@@ -17,12 +17,9 @@ Gather = Callable[[Any], list[Any]]
 def of_all(gather: Gather, rank: int, host: str, order: Mapping[str, Any]) -> Place:
     """The place of this process among all ranks, which call this at the same time.
 
-    Args:
-        gather: gives each rank the values of all, in their order.
-        rank: this one's number.
-        host: what its launcher calls this machine.
-        order: ``nodes`` and the ``devices`` of each, their ``kind``, the ``interface`` that the
-            user named, and ``about`` the launcher.
+    ``host`` is what the launcher calls this machine. ``order`` has the ``nodes`` and the
+    ``devices`` of each, their ``kind``, the ``interface`` that the user named, and ``about`` the
+    launcher.
     """
     machine = {"cpus": os.cpu_count(), "gpus": [gpu.name for gpu in devices.visible()]}
     own = {"host": host, "on": socket.gethostname(), "addresses": network.addresses()}

@@ -1,7 +1,6 @@
 """Identify the process that a file names, and find out if it still runs.
 
-A number alone is not enough: another host has a process of the same number, and this host reuses
-numbers.
+A number alone is not enough: other hosts have it too, and this host uses it again.
 """
 
 import os
@@ -34,7 +33,6 @@ def runs(said: Mapping[str, Any]) -> bool | None:
 def lives(process: int) -> bool:
     """Whether it still runs. A zombie (dead, not yet reaped by its parent) does not.
 
-    Some parents take over a second to reap, and the first process of many containers never does.
     A process of which the main thread alone has ended looks like a zombie, but holds its GPU.
     """
     try:

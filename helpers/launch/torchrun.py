@@ -34,10 +34,8 @@ def join(values: MutableMapping[str, Any]) -> None:
 
     rank, ranks, here = (int(os.environ[name]) for name in IN_RANKS)
     if str(values.get("devices", "auto")) not in ("auto", str(here)):
-        raise UserError(
-            f"devices is {values['devices']!r}, and torchrun started {here} processes on each "
-            "machine"
-        )
+        said = f"devices is {values['devices']!r}, and torchrun started {here} processes on each"
+        raise UserError(f"{said} machine")
     values["devices"] = here
     store, *_ = next(rendezvous("env://", timeout=LONGEST_WAIT))
     numbers = count()
@@ -47,6 +45,6 @@ def join(values: MutableMapping[str, Any]) -> None:
         store.set(f"{key}-{rank}", pickle.dumps(value))
         return [pickle.loads(store.get(f"{key}-{each}")) for each in range(ranks)]
 
-    order = {"nodes": ranks // here, "devices": here, "kind": "", "interface": ""}
-    order |= {"about": {"launcher": "torchrun", "launcher_version": version("torch")}}
+    about = {"launcher": "torchrun", "launcher_version": version("torch")}
+    order = {"nodes": ranks // here, "devices": here, "kind": "", "interface": "", "about": about}
     rank_info.take(place.of_all(gather, rank, socket.gethostname(), order))
