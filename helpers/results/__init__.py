@@ -1,1 +1,1 @@
-"""Compare the records of runs in figures, tables, charts and a report; only records are read."""
+"""Compare runs in numbers, tables, charts and a report, from their records alone."""

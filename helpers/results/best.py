@@ -1,4 +1,4 @@
-"""Tell which frameworks may be the best of a measure, from one value a run.
+"""Tell which frameworks may be the best by a measure, from one value per run.
 
 Hsu's multiple comparisons with the best (Hsu 1981, https://doi.org/10.1214/aos/1176345582) on
 logarithms: the true best is among those named in 95 % of experiments. The unit is the run, because
@@ -20,13 +20,13 @@ MORE_IS_BETTER = {"seconds": False, "seconds_to_target": False, "images_per_seco
 """The measures, in the order in which the report names them."""
 CONFIDENCE = 0.95
 SPREAD, DEGREES = 0.03, 24
-"""The standard deviation of the logarithms from run to run that is assumed where no framework has
-two runs, and its degrees of freedom: about that of 12 rows of three runs, images/s of the published
-CPU demo (docs/results/cpu-2-cores/demo; its other two rows are above ``TOO_NOISY``)."""
+"""The standard deviation of the logarithms between runs that is assumed if no framework has two
+runs, and its degrees of freedom. It is about that of images/s in 12 rows of three runs of the
+published CPU demo (docs/results/cpu-2-cores/demo; its other two rows are above ``TOO_NOISY``)."""
 TOO_NOISY = 0.10
-"""A standard deviation above which a framework's runs widen nobody's margin but their own."""
+"""The standard deviation above which a framework's runs do not widen the others' margins."""
 _POWER = 0.84
-"""The normal quantile of 80 %: a lead that is named in four of five experiments."""
+"""The normal quantile of 80 %: such a lead is named in four of five experiments."""
 _SEEDS = (3, 5, 10)
 
 
@@ -37,8 +37,8 @@ class Order:
     labels: the best first. named: how many of the first may be the best; the others are worse.
     noisy: those whose runs differ too much to place them, in no order. once: whether each was
     measured once, so that the spread is an assumption. lead: from which lead the second is worse
-    than the first, 0.11 for 11 %. seeds: how many runs of each would tell these two apart; None if
-    they are told apart already, or ten would not.
+    than the first, 0.11 for 11 %. seeds: how many runs of each would separate these two; None if
+    they are separate already, or if ten would not be enough.
     """
 
     labels: tuple[str, ...]
@@ -56,7 +56,7 @@ class Order:
 def field(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs that are ranked, of ``runs.frame``: those on the most devices, without flags.
 
-    A label of which any run that counts (``runs.undisturbed``) has a flag is left out.
+    A label is left out if any of its runs that count (``runs.undisturbed``) has a flag.
     """
     if runs.empty or not runs["ranks"].any():
         return runs.iloc[:0]
@@ -67,7 +67,7 @@ def field(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def orders(runs: pd.DataFrame) -> dict[str, Order]:
-    """By measure the order of the frameworks in ``runs.frame``, of those that have all its values.
+    """For each measure, the order of those frameworks in ``runs.frame`` that have all its values.
 
     Measures that no framework has are left out.
     """
@@ -82,10 +82,10 @@ def orders(runs: pd.DataFrame) -> dict[str, Order]:
 
 
 def order(values: Mapping[str, Sequence[float]], *, more: bool) -> Order:
-    """The order of these frameworks by their geometric means; ``more``: of more is better.
+    """Order these frameworks by their geometric means; ``more``: whether more is better.
 
     Args:
-        values: of each framework a value above 0 of each run.
+        values: for each framework, a value above 0 for each run.
     """
     logs = {label: (1 if more else -1) * np.log(each) for label, each in values.items()}
     means = {label: float(each.mean()) for label, each in logs.items()}
@@ -106,7 +106,7 @@ def order(values: Mapping[str, Sequence[float]], *, more: bool) -> Order:
         return means[other] - means[label] > quantile * wide + 1e-12
 
     def is_placed(label: str) -> bool:
-        """Whether one that is noisy is clearly the best, or clearly not."""
+        """Whether a noisy framework is clearly the best, or clearly not."""
         others = [other for other in logs if other != label]
         return all(behind(other, label) for other in others) or any(
             behind(label, other) for other in others
@@ -134,7 +134,7 @@ def order(values: Mapping[str, Sequence[float]], *, more: bool) -> Order:
 
 
 def _enough(lead: float, spread: float, labels: int, runs: int) -> int | None:
-    """How many runs of each of the labels tell a lead of that size, more than ``runs``."""
+    """How many runs of each label, more than ``runs``, reveal a lead of that size."""
     for count in _SEEDS:
         quantile = dunnett(labels - 1, labels * (count - 1))
         if count > runs and (quantile + _POWER) * spread * math.sqrt(2 / count) <= lead:

@@ -10,13 +10,12 @@ from helpers.results.comparison import Comparison, Entry, widest
 from helpers.results.tables import Cell, Table
 
 MOST = 20
-"""The maximum number of classes in the table and of names in a remark."""
+"""The maximum number of classes in the table, and of names in a remark."""
 
 
 def chances(entries: Sequence[Entry]) -> list[float]:
-    """What guessing comes to, by the first metric; one value where all have as many classes.
-
-    None of a run whose record does not yet say how many it has.
+    """What guessing achieves by the first metric: one value if all runs have the same number of
+    classes. Runs whose record does not give this number yet have none.
     """
     found = set()
     for content in (entry.content for entry in entries):
@@ -27,9 +26,8 @@ def chances(entries: Sequence[Entry]) -> list[float]:
 
 
 def table(compared: Comparison) -> Table:
-    """A row a finding or class, a column a framework on its most devices.
-
-    Empty of more than ``MOST`` classes; the file has all, with intervals.
+    """One row per finding or class, one column per framework, on its most devices. The table is
+    empty for more than ``MOST`` classes; the CSV file has all, with intervals.
     """
     task, rows, odd = compared.task, dict[str, dict[str, Cell]](), dict[str, None]()
     for entry in widest(compared.finished):
@@ -52,7 +50,7 @@ def table(compared: Comparison) -> Table:
 
 
 def limits(content: dict[str, Any]) -> list[str]:
-    """What a finished run's test cannot show."""
+    """List what a finished run's test cannot show."""
     test, task = content["test"], tasks.of(content["recipe"])
     said: dict[str, list[str]] = {}
     for row in test[task.outputs]:

@@ -1,4 +1,4 @@
-"""List what is missing or not comparable, a line each reason."""
+"""List what is missing or not comparable, one line per reason."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)")
 
 
 def remarks(compared: Comparison) -> Table:
-    """What is missing or not comparable, and why."""
+    """List what is missing or not comparable, and why."""
     said: dict[str, list[str]] = {}
     for why in compared.left_out:
         said.setdefault(why, []).append("a record")
@@ -45,14 +45,14 @@ def remarks(compared: Comparison) -> Table:
 
 
 def _ranged(texts: list[str]) -> str:
-    """One text for those that differ in their numbers alone: ``used 0.22 to 0.89 of 2 cores``."""
+    """Merge texts that differ only in their numbers: ``used 0.22 to 0.89 of 2 cores``."""
     columns = zip(*(_NUMBER.findall(text) for text in texts), strict=True)
     ends = iter([dict.fromkeys([min(of, key=float), max(of, key=float)]) for of in columns])
     return _NUMBER.sub(lambda _: " to ".join(next(ends)), texts[0])
 
 
 def _limits(content: dict[str, Any]) -> Iterator[str]:
-    """What a finished run's own record says it cannot show."""
+    """List what a finished run cannot show, by its own record."""
     checkpoint, others = content.get("checkpoint", {}), content.get("other_processes", {})
     programs = content.get("other_programs", {})
     if comparability.kind(content) == "shared cores" and content["devices"]["count"] > 1:

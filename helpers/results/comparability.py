@@ -1,4 +1,4 @@
-"""Say of one record whether its times are comparable, and on what kind of devices they were."""
+"""Decide whether a record's times are comparable, and on which kind of devices they were."""
 
 from collections.abc import Iterable, Mapping
 from statistics import median
@@ -13,19 +13,19 @@ BUSY = "GPU in use by others"
 DISTURBED = "disturbed"
 APART = "rates disagree"
 FACTOR = 1.4
-"""Honest epochs ran at 0.73 to 1.26 times the rate of the rounds in 137 published runs, in which a
-round was one step. Rounds that leave out every second backward pass make it about 0.6."""
+"""In 137 published runs, whose rounds were one step long, honest epochs ran at 0.73 to 1.26 times
+the rate of the rounds. If the rounds skip every second backward pass, this ratio is about 0.6."""
 MOST = 0.1
 """The part of a run's cores that other programs may use."""
 NOISE = {RESUMED, BUSY, DISTURBED}
-"""What spoils the times of one run, and says nothing against its repeats."""
+"""The flags that spoil the times of one run, but not those of its repeats."""
 FLAGS = (NOT_COMPARABLE, DIFFERENT, RESUMED, BUSY, DISTURBED, APART)
 
 
 def flags(content: Mapping[str, Any]) -> tuple[str, ...]:
     """Why a run's times are not comparable with those of other runs; docs/report.md explains each.
 
-    Empty if they are.
+    It is empty if they are.
     """
     found = {
         NOT_COMPARABLE: failed(content),
@@ -39,7 +39,7 @@ def flags(content: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def failed(content: Mapping[str, Any]) -> bool:
-    """Whether a run failed its fairness check, or ended before it."""
+    """Whether a run failed its fairness check, or ended before the check."""
     fairness = content.get("fairness", {"comparable": False, "checks": []})
     wrong = any(check["verdict"] == "fail" for check in fairness["checks"])
     return wrong or not (fairness["comparable"] or variants(content))
@@ -55,20 +55,19 @@ def variants(content: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def resumed_after(content: Mapping[str, Any]) -> int:
-    """The epochs that an earlier process had done; 0 of a run in one go."""
+    """The number of epochs that an earlier process had finished; 0 if there was none."""
     return int(content.get("checkpoint", {}).get("resumed_after", 0))
 
 
 def disturbed(content: Mapping[str, Any]) -> bool:
-    """Whether other programs used too much of its cores; False where that is not known."""
+    """Whether other programs used too much of the run's cores; False if that is not known."""
     others = content.get("other_programs", {"used": None})
     return others["used"] is not None and others["used"] > MOST * others["cores"]
 
 
 def steady(content: Mapping[str, Any]) -> list[float]:
-    """Images/s of the last process's epochs but its first, which contains compiling.
-
-    If there is no other, that of the first. ``training.images_per_second`` is their median.
+    """Images/s of the last process's epochs without its first epoch, which contains compiling. If
+    there is no other epoch, that of the first. ``training.images_per_second`` is their median.
     """
     epochs = content.get("epochs") or []
     own = epochs[resumed_after(content) :] or epochs
@@ -76,10 +75,10 @@ def steady(content: Mapping[str, Any]) -> list[float]:
 
 
 def disagreement(content: Mapping[str, Any]) -> float | None:
-    """How many times the rate of the epochs the rounds on real data have; None if they agree.
+    """The rate of the rounds on real data, divided by that of the epochs; None if they agree.
 
     They disagree if their 95 % intervals of the median (of few values: their ends) do not overlap
-    and one rate is more than ``FACTOR`` times the other. An only epoch contains compiling.
+    and one rate is more than ``FACTOR`` times the other. A single epoch contains compiling.
     """
     trained, rounds = steady(content), content.get("files", {}).get("rounds", [])
     if len(content.get("epochs") or []) - resumed_after(content) < 2 or not rounds:
@@ -103,14 +102,13 @@ def flagged(label: str, of: Iterable[str]) -> str:
 
 
 RANKED = ("gpu", "cpu")
-"""The kinds whose times rank frameworks and show scaling, each among its own."""
+"""The kinds whose times rank frameworks and show scaling, each kind for itself."""
 
 
 def kind(content: Mapping[str, Any]) -> str:
-    """What its times are of: ``gpu`` or ``cpu``, where each device has a GPU or cores of its own.
-
-    ``shared cores``: CPU devices that share cores, or say nothing of them. ``simulated``: the nodes
-    were processes of one machine.
+    """What the run's times belong to: ``gpu`` or ``cpu`` if each device has its own GPU or cores;
+    ``shared cores`` if CPU devices share cores, or their cores are not known; ``simulated`` if the
+    nodes were processes of one machine.
     """
     if simulated_nodes(content):
         return "simulated"
@@ -131,14 +129,13 @@ def _own_cores(content: Mapping[str, Any]) -> bool:
 
 
 def nodes(content: Mapping[str, Any]) -> int:
-    """On how many nodes a run was, simulated ones too."""
+    """The number of a run's nodes, including simulated ones."""
     return int(content.get("cluster", {}).get("nodes", 1))
 
 
 def hosts_of(content: Mapping[str, Any]) -> list[str]:
-    """The machines that a run had; of simulated nodes the one.
-
-    The first by its own name, as in runs on one node: Slurm may call it by another.
+    """The machines of a run; simulated nodes count as one. The first machine has its own name, as
+    in runs on one node, because Slurm may give it another.
     """
     several = nodes(content) > 1 and not simulated_nodes(content)
     others = content["cluster"]["hosts"][1:] if several else []

@@ -1,4 +1,4 @@
-"""Load the records of one or several experiments, and compare them; only records are read."""
+"""Load the records of one or several experiments, and compare them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,27 +17,27 @@ from helpers.record.tasks import Metric, Task
 from helpers.results import comparability, machines, run_labels
 
 ENDS = ("", "_low", "_high")
-"""The endings of a figure's columns: its value, and the ends of its range or interval."""
+"""The endings of a result's columns: its value, and the ends of its range or interval."""
 KEPT = 4
-"""Comparisons whose figures are kept, because every table and chart asks for them again."""
+"""The number of comparisons whose results are cached, because every table and chart uses them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One run; ``content`` is its record, checked. What was worked out from one is kept for it."""
+    """One run; ``content`` is its checked record. Results computed from an entry are cached."""
 
     folder: Path
     content: dict[str, Any]
     setting: str = ""
-    """What sets it apart from other runs of its notebook: ``bf16``."""
+    """What distinguishes it from other runs of its notebook, such as ``bf16``."""
     program: str = ""
-    """What sets it apart from runs with other code: ``(code 1a2b3c4)``."""
+    """What distinguishes it from runs with other code, such as ``(code 1a2b3c4)``."""
     machine: str = ""
-    """``box``: the machine's name among those that are compared; nothing where it is not known."""
+    """``box``: the machine's name among the compared ones; nothing if it is not known."""
 
     @property
     def label(self) -> str:
-        """Framework, notebook where it has several, setting, program, nodes.
+        """Framework, notebook (if the framework has several), setting, program and nodes.
 
         ``PyTorch DataParallel bf16``, ``PyTorch (code 1a2b3c4)``, ``PyTorch 2 x 1 simulated``.
         """
@@ -45,7 +45,7 @@ class Entry:
 
     @property
     def series(self) -> str:
-        """The label without its nodes: what is the same wherever more devices are tried."""
+        """The label without its nodes, which is the same for all numbers of devices."""
         return self._named("")
 
     def _named(self, nodes: str) -> str:
@@ -56,7 +56,7 @@ class Entry:
 
     @property
     def nodes(self) -> str:
-        """``2 x 4``, nodes and the devices of each, ``2 x 1 simulated``; nothing of one node."""
+        """Nodes and the devices of each: ``2 x 4``, ``2 x 1 simulated``; nothing for one node."""
         count = comparability.nodes(self.content)
         if count == 1:
             return ""
@@ -69,7 +69,7 @@ class Entry:
 
     @property
     def run(self) -> str:
-        """Label, number of devices, and whether it was resumed, for people."""
+        """Label, number of devices, and whether the run was resumed, for people to read."""
         count = "" if self.devices is None else devices(self.devices)
         resumed = comparability.RESUMED * (comparability.resumed_after(self.content) > 0)
         return ", ".join(filter(None, [self.label, count, resumed]))
@@ -81,18 +81,18 @@ class Entry:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Why its times are not comparable, apart from being resumed, which ``run`` tells."""
+        """Why its times are not comparable, apart from a resume, which ``run`` names."""
         found = comparability.flags(self.content)
         return tuple(flag for flag in found if flag != comparability.RESUMED)
 
     @property
     def task(self) -> Task | None:
-        """None where it ended before it had a recipe."""
+        """None if the run ended before it had a recipe."""
         return tasks.of(self.content["recipe"]) if "recipe" in self.content else None
 
     @property
     def variant(self) -> str:
-        """``seed0``: what distinguishes it from its notebook's other runs; "" if there are none."""
+        """What distinguishes it from its notebook's other runs: ``seed0``, or "" if alone."""
         return (self.content["run"].get("variant") or "").replace("-", " ")
 
     @property
@@ -101,13 +101,13 @@ class Entry:
 
     @property
     def comparable(self) -> bool:
-        """Whether its times are comparable according to its fairness check."""
+        """Whether its fairness check allows a comparison of its times."""
         return bool(self.content.get("fairness", {}).get("comparable", False))
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The runs that are compared, in order. What was worked out from one is kept for it."""
+    """The compared runs, in order. Results computed from a comparison are cached."""
 
     entries: tuple[Entry, ...]
     left_out: tuple[str, ...]
@@ -116,12 +116,12 @@ class Comparison:
 
     @property
     def task(self) -> Task:
-        """What all of these runs were trained for."""
+        """The task of all these runs."""
         return next((entry.task for entry in self.entries if entry.task), tasks.MULTILABEL)
 
     @cached_property  # used by each curve, and computed from all runs
     def metric(self) -> Metric:
-        """By which their learning is shown: that of their recipe's targets, where all have one."""
+        """The metric of the learning curves: that of the recipes' targets, if all have one."""
         found = {tasks.metric_of(entry.content["recipe"]) for entry in self.entries if entry.task}
         return found.pop() if len(found) == 1 else self.task.metric
 
@@ -131,14 +131,13 @@ class Comparison:
 
 
 def load(experiments: str | Path | Iterable[str | Path] = "latest") -> Comparison:
-    """The runs of an experiment (a name under ``runs/``, or a folder), or of several together.
-
-    An experiment that is named twice counts once. A record that cannot be read is reported in the
-    result, it does not hide the others. Nor does one of another task than the last run of its
-    experiment.
+    """Load the runs of an experiment (a name under ``runs/``, or a folder), or of several together.
+    An experiment that is named twice counts once. A record that cannot be read, or that has another
+    task than the last run of its experiment, is reported in the result and does not hide the
+    others.
 
     Raises:
-        UserError: one of several experiments is not there, or they are of different tasks.
+        UserError: one of several experiments does not exist, or they have different tasks.
     """
     if isinstance(experiments, str | Path):
         experiments = [experiments]
@@ -161,7 +160,7 @@ def load(experiments: str | Path | Iterable[str | Path] = "latest") -> Compariso
 def of(
     entries: Sequence[Entry], left_out: tuple[str, ...] = (), folders: tuple[Path, ...] = ()
 ) -> Comparison:
-    """The comparison of these runs of one task, labelled by what sets each of them apart."""
+    """Compare these runs of one task, each labelled by what distinguishes it."""
     contents = [entry.content for entry in entries]
     settings = run_labels.settings(contents, [entry.machine for entry in entries])
     entries = [replace(entry, setting=said) for entry, said in zip(entries, settings, strict=True)]
@@ -172,13 +171,13 @@ def of(
 
 
 def with_machines(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries with the names of their machines."""
+    """Add to the entries the names of their machines."""
     names = machines.names([entry.content for entry in entries])
     return [replace(entry, machine=name) for entry, name in zip(entries, names, strict=True)]
 
 
 def how_to_begin(compared: Comparison) -> str | None:
-    """What to do where there is nothing to compare; None where there is something."""
+    """What to do if there is nothing to compare; None otherwise."""
     if compared.entries or compared.left_out:
         return None
     where = " and ".join(str(folder) for folder in compared.folders)
@@ -189,7 +188,7 @@ def how_to_begin(compared: Comparison) -> str | None:
 
 
 def repeats(entries: Iterable[Entry]) -> dict[tuple[str, int], list[Entry]]:
-    """By label and number of devices, the runs that repeat each other (skipped ones have none)."""
+    """The runs that repeat each other, by label and devices; skipped runs are left out."""
     found: dict[tuple[str, int], list[Entry]] = {}
     for entry in entries:
         if entry.devices is not None:
@@ -198,19 +197,19 @@ def repeats(entries: Iterable[Entry]) -> dict[tuple[str, int], list[Entry]]:
 
 
 def with_ends(groups: DataFrameGroupBy) -> pd.DataFrame:
-    """Each column's median, with its minimum and maximum under ``_low`` and ``_high``."""
+    """Each column's median, with the minimum and maximum under ``_low`` and ``_high``."""
     ends = {"": "median", "_low": "min", "_high": "max"}
     return pd.concat([groups.agg(how).add_suffix(end) for end, how in ends.items()], axis=1)
 
 
 def latest_of_each(entries: Iterable[Entry]) -> list[Entry]:
-    """One entry for each label and number of devices: the last that was started."""
+    """For each label and number of devices, the run that was started last."""
     last = {(entry.label, entry.devices): entry for entry in entries}
     return list(last.values())
 
 
 def widest(entries: Iterable[Entry]) -> list[Entry]:
-    """One entry for each label: the last run on the most devices (skipped ones have none)."""
+    """For each label, the last run on the most devices; skipped runs are left out."""
     found = list(entries)
     last = {entry.label: entry for entry in sorted(found, key=lambda entry: entry.devices or 0)}
     return [last[label] for label in dict.fromkeys(entry.label for entry in found)]
@@ -222,7 +221,7 @@ def devices(count: int) -> str:
 
 
 def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
-    """Those of the last run's task, and why each of the others is left out."""
+    """The entries with the last run's task, and why each other entry is left out."""
     known = [entry for entry in entries if entry.task]
     where = {entry.task.name: entry.folder.parent.name for entry in known if entry.task}
     if len(where) > 1 and len({entry.folder.parent for entry in known}) > 1:
@@ -242,7 +241,7 @@ def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
 
 
 def must_exist(folder: Path) -> None:
-    """Refuse an experiment that is not there. Raises UserError, with the names of those there."""
+    """Raise UserError if an experiment does not exist, with the names of those that do."""
     if folder.is_dir():
         return
     there = sorted({path.parts[-3] for path in paths.RUNS.glob(f"*/*/{record.FILE}")} - {"latest"})
@@ -251,6 +250,6 @@ def must_exist(folder: Path) -> None:
 
 
 def folder_of(experiment: str | Path) -> Path:
-    """An experiment by its name under ``runs/``, else a folder as it is given."""
+    """Find an experiment by its name under ``runs/``, or use the folder as it is given."""
     given, named = Path(experiment), paths.RUNS / experiment
     return given.absolute() if given.is_dir() and not named.exists() else named

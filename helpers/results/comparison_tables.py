@@ -1,4 +1,4 @@
-"""The tables of figures: what each framework took, what limits it, and what it used.
+"""Make the tables of results: each framework's times, what limits it, and what it used.
 
 Numbers to compute with come from ``helpers.results.runs.frame``.
 """
@@ -28,12 +28,12 @@ from helpers.results.tables import (
 )
 
 LONG = 10
-"""Rows that are all shown at first; of more, those of each label's most devices."""
+"""Up to this number, all rows are shown at first; otherwise those of each label's most devices."""
 IMAGES = "images/s"
 
 
 def runs(compared: Comparison) -> Table:
-    """A row a label and number of devices, the first to finish on top where they are ranked.
+    """One row per label and number of devices; if they are ranked, the first to finish is on top.
 
     Each label's most devices come first, and the runs that did not finish last. Each row leads to
     its runs' notebooks and records.
@@ -80,7 +80,7 @@ def runs(compared: Comparison) -> Table:
 
 
 def _unfinished(compared: Comparison) -> list[tuple[Name, Row]]:
-    """The runs that failed, were skipped or still run; and how many records say nothing."""
+    """The runs that failed, were skipped or still run, and the number of unusable records."""
     found: dict[tuple[str, str], list[Entry]] = {}
     for entry in compared.entries:
         if not entry.finished:
@@ -96,7 +96,7 @@ def _unfinished(compared: Comparison) -> list[tuple[Name, Row]]:
 
 
 def resources(compared: Comparison) -> Table:
-    """Energy, memory and the first step; a row a label and number of devices."""
+    """Energy, memory and the first step: one row per label and number of devices."""
     found = summarise(compared)
     unit, clock = time_column(found["first_step_seconds_high"])
     heads = {
@@ -120,7 +120,7 @@ def resources(compared: Comparison) -> Table:
 
 
 def fair(entries: Sequence[Entry]) -> Cell:
-    """The worst of the repeats' fairness checks, with how many differences are expected."""
+    """The worst fairness check of the repeats, with the number of expected differences."""
     contents = [entry.content for entry in entries]
     if any(map(failed, contents)):
         return Cell("failed", tone="bad")
@@ -133,7 +133,7 @@ def fair(entries: Sequence[Entry]) -> Cell:
 
 
 def _evidence(entries: Sequence[Entry]) -> Cell:
-    """Links to each run's executed notebook and record; of repeats by their variants."""
+    """Links to each run's executed notebook and record; repeats are named by their variants."""
     links: list[tuple[str, Path]] = []
     for entry in entries:
         notebook, content = entry.folder / this_notebook.EXECUTED, entry.folder / record.FILE

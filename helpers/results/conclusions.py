@@ -1,4 +1,4 @@
-"""Answer the report's questions in few words: who is fastest, is it fair, what do devices bring."""
+"""Answer the report's questions in a few words: who is fastest, is it fair, do devices help."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -14,12 +14,12 @@ from helpers.results.shared_settings import differences, of_own_networks, unequa
 from helpers.results.tables import time_text
 
 UNRANKED = "not ranked here"
-"""The verdict on speed where the devices rank nothing."""
+"""The verdict on speed if these devices rank nothing."""
 _STEADY = "in steady state"
 
 
 class Answer(NamedTuple):
-    """question: in a word or two; verdict: the answer at a glance; text: what limits it."""
+    """question: one or two words; verdict: the answer at a glance; text: its limits."""
 
     question: str
     verdict: str
@@ -27,13 +27,13 @@ class Answer(NamedTuple):
 
 
 def answers(compared: Comparison) -> list[Answer]:
-    """Fastest and fairness; and what more devices brought, if several numbers were tried."""
+    """Answer who is fastest, whether it is fair and, if they vary, what more devices bring."""
     found = [fastest(compared), fairness(compared), more_devices(compared)]
     return [answer for answer in found if answer is not None]
 
 
 def headline(compared: Comparison) -> str:
-    """Who finishes first and who is fastest in steady state, in at most twelve words or so."""
+    """Who finishes first, and who is fastest in steady state, in about twelve words."""
     if not compared.finished:
         return "No run has finished yet, so there is nothing to compare."
     found = orders(frame(compared))
@@ -64,7 +64,7 @@ def _clause(order: Order, one: str, several: str) -> str:
 def fastest(compared: Comparison) -> Answer:
     """Who finishes first on the most devices (``best``), and how sure that is.
 
-    No framework is named if no run is ranked, and several if they may all be the best.
+    It names no framework if no run is ranked, and several if each may be the best.
     """
     question = "Ranking"
     if not compared.finished:
@@ -86,7 +86,7 @@ def fastest(compared: Comparison) -> Answer:
 def _certainty(compared: Comparison) -> str:
     """Who is too noisy to place, which lead may be chance, and how many runs would tell more.
 
-    Empty where there is one framework.
+    Empty if there is only one framework.
     """
     found = orders(frame(compared))
     time, steady = found.get("seconds"), found.get("images_per_second")
@@ -109,7 +109,7 @@ def _certainty(compared: Comparison) -> str:
 
 
 def fairness(compared: Comparison) -> Answer:
-    """Whether the finished runs can be compared, and what speaks against it."""
+    """Whether the finished runs can be compared, and if not, why."""
     question, runs = "Fair", compared.finished
     if not runs:
         return Answer(question, "unknown", "No run has finished.")

@@ -1,7 +1,7 @@
-"""Export an experiment's runs to where people keep results, by each target's own client.
+"""Export an experiment's runs to experiment trackers, with each target's own client.
 
-The clients are not part of any environment here: install the one you use into ``lab``. All of them
-write to a folder and use no network.
+No environment contains these clients: install the one you use into ``lab``. All targets write to a
+folder and use no network.
 """
 
 import tempfile
@@ -20,20 +20,20 @@ from helpers.results.comparison import Entry
 
 PROJECT = "rosetta"
 Runs = Sequence[tuple[Entry, dict[str, float]]]
-"""Each finished run with its row of :func:`helpers.results.runs.frame`, numbers only."""
+"""Each finished run, with the numbers of its row in :func:`helpers.results.runs.frame`."""
 
 
 def write(experiment: str | Path, target: str, out: Path | None = None) -> tuple[Path, int]:
-    """Write the finished runs of an experiment for a target; where they are, and how many.
+    """Write the finished runs of an experiment for a target; return their folder and number.
 
     Args:
         experiment: its name under ``runs/``, or its folder.
         target: one of :data:`TARGETS`.
-        out: a folder that is not there or empty; None: one in the experiment's folder.
+        out: a new or empty folder; None: one in the experiment's folder.
 
     Raises:
         UserError: there is no such experiment or no finished run, the client is not installed, or
-            the folder holds something.
+        the folder is not empty.
     """
     compared = comparison.load(experiment)
     folder = out or comparison.folder_of(experiment) / f"export-{target}"
@@ -59,7 +59,7 @@ def write(experiment: str | Path, target: str, out: Path | None = None) -> tuple
 
 
 def _settings(entry: Entry) -> dict[str, Any]:
-    """Everything that was set, flat: ``recipe.epochs``, ``version.torch``."""
+    """All settings as flat names: ``recipe.epochs``, ``version.torch``."""
     content = entry.content
     told = {
         "framework": entry.label,
@@ -75,13 +75,13 @@ def _settings(entry: Entry) -> dict[str, Any]:
 
 
 def _started(entry: Entry) -> float:
-    """When its training started, in seconds since 1970."""
+    """The start of its training, in seconds since 1970."""
     started = datetime.fromisoformat(entry.content["run"]["started"]).timestamp()
     return entry.content.get("monitor", {}).get("start (unix s)") or started
 
 
 def _epochs(entry: Entry) -> list[tuple[int, float, dict[str, float]]]:
-    """The number of each epoch, its end in seconds since 1970, and its figures by name."""
+    """The number of each epoch, its end in seconds since 1970, and its values by name."""
     epochs = pd.DataFrame(entry.content["epochs"]).select_dtypes("number")
     ends = _started(entry) + (epochs["train_seconds"] + epochs["valid_seconds"]).cumsum()
     rows = (row.dropna().to_dict() for _, row in epochs.iterrows())
@@ -102,7 +102,7 @@ def _wandb(found: Runs, folder: Path) -> None:
 
 
 def _mlflow(found: Runs, folder: Path) -> None:
-    """A database of MLflow's; ``mlflow ui --backend-store-uri sqlite:///...`` shows it."""
+    """An MLflow database; ``mlflow ui --backend-store-uri sqlite:///...`` shows it."""
     import mlflow
 
     mlflow.set_tracking_uri(f"sqlite:///{folder.absolute() / 'mlflow.db'}")
@@ -130,9 +130,8 @@ def _tensorboard(found: Runs, folder: Path) -> None:
 
 
 def _mllog(found: Runs, folder: Path) -> None:
-    """A file of MLPerf's log lines for each run, as its open division has them.
-
-    MLPerf's checker accepts those of ResNet-50 (ruleset 4.0.0), and knows no other network here.
+    """A file of MLPerf log lines for each run, as in its open division. MLPerf's checker accepts
+    those of ResNet-50 (ruleset 4.0.0), and knows none of the other networks.
     """
     from mlperf_logging import mllog
 
@@ -180,4 +179,4 @@ TARGETS: dict[str, tuple[str, Callable[[Runs, Path], None]]] = {
     "tensorboard": ("tensorboard", _tensorboard),
     "mllog": ("mlperf-logging", _mllog),
 }
-"""By the word that asks for it: the package of its client, and what writes it."""
+"""For each target, the package of its client and the function that writes it."""

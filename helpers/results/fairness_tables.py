@@ -1,4 +1,4 @@
-"""Show what the fairness check found: what did not pass, with reasons, and how much passed."""
+"""Show the fairness check's results: what did not pass, with reasons, and how much passed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,10 +15,9 @@ Check = dict[str, Any]
 
 
 def not_passed(compared: Comparison) -> Table:
-    """A row each check, verdict and reason, the failed ones first, with the runs they hold for.
-
-    What was not checked for the same reason shares a row; what another run of the label checked,
-    as the comparison of devices, has none.
+    """One row per check, verdict and reason, with the runs concerned; failed checks come first.
+    Checks that were not made for the same reason share a row. A check that another run of the label
+    made, such as the comparison of devices, has no row.
     """
     made = {(e.label, c["check"]) for e, c in _checks(compared) if c["verdict"] != NOT_CHECKED}
     found: dict[tuple[str, str, str], list[tuple[Entry, Check]]] = {}
@@ -49,7 +48,7 @@ def not_passed(compared: Comparison) -> Table:
 
 
 def passed(compared: Comparison) -> str:
-    """How many checks every run passed, in a sentence; empty without a check."""
+    """A sentence with the number of checks that every run passed; empty without a check."""
     verdicts: dict[str, set[str]] = {}
     for _, check in _checks(compared):
         verdicts.setdefault(check["check"], set()).add(check["verdict"])

@@ -1,8 +1,8 @@
 """Compute means, ratios and times to a target with intervals, for the studies' sentences.
 
-All intervals are at 95 %, over runs or rounds that took turns: Student's t of means, order
-statistics of medians. They hold chance in weights, order and the machine's wandering, not the
-choice of images, network or machine.
+All intervals are at 95 %, over runs or interleaved rounds: Student's t for means, order statistics
+for medians. They cover chance in weights, order and the machine's speed, not the choice of images,
+network or machine.
 """
 
 import math
@@ -16,7 +16,7 @@ from helpers.training import measurement_rounds
 
 
 class Interval(NamedTuple):
-    """A mean (or median) and the ends of its 95 % interval; NaN where there is no interval."""
+    """A mean (or median) and the ends of its 95 % interval; NaN if there is no interval."""
 
     mean: float
     low: float
@@ -29,7 +29,7 @@ class Interval(NamedTuple):
 
 
 def interval(values: ArrayLike) -> Interval:
-    """The mean of at least one value; without ends where there is only one."""
+    """The mean of at least one value; without ends if there is only one."""
     found = np.asarray(values, float)
     middle = float(found.mean())
     if len(found) < 2:
@@ -39,7 +39,7 @@ def interval(values: ArrayLike) -> Interval:
 
 
 def half_width(values: np.ndarray, tail: float = 0.025) -> float:
-    """From the mean of at least two values to an end of its interval, by Student's t."""
+    """Half the width of the interval of a mean of at least two values, by Student's t."""
     from scipy.special import stdtrit  # takes half a second, which no plan need wait for
 
     count = len(values)
@@ -58,12 +58,12 @@ def ratio(ones: ArrayLike, others: ArrayLike) -> Interval:
 
 
 def excludes(found: Interval, value: float) -> bool:
-    """Whether the interval leaves a value out; never where there is no interval."""
+    """Whether the interval excludes a value; False if there is no interval."""
     return found.low > value or found.high < value
 
 
 def change(found: Interval) -> str:
-    """A ratio as a change: ``-32 % (-41 to -21)``, with a word where it may be none."""
+    """A ratio as a change: ``-32 % (-41 to -21)``; says if the change is not significant."""
     percents = [f"{100 * (end - 1):+.0f}" for end in found if not math.isnan(end)]
     if len(percents) == 1:
         return f"{percents[0]} %, one round"
@@ -72,8 +72,7 @@ def change(found: Interval) -> str:
 
 
 def updates_to(target: float, updates: ArrayLike, values: ArrayLike) -> float:
-    """Updates after which a curve first reaches ``target``, straight between its points.
-
+    """The number of updates after which a curve first reaches ``target``, by linear interpolation.
     Infinite if it never does.
     """
     at, heights = np.asarray(updates, float), np.asarray(values, float)
@@ -85,10 +84,9 @@ def updates_to(target: float, updates: ArrayLike, values: ArrayLike) -> float:
 
 
 def soon(alone: ArrayLike, others: ArrayLike) -> str:
-    """How many times as soon ``others`` arrive as ``alone`` (:func:`updates_to`), in pairs.
-
-    With an interval where all arrived. Otherwise it is the median, which counts a run that never
-    arrives as the latest.
+    """How many times as soon ``others`` reach the target as ``alone`` (:func:`updates_to`). Pairs
+    are compared. There is an interval if all runs reached it; otherwise the median, in which a run
+    that never did counts as the latest.
     """
     ours, theirs = np.asarray(others, float), np.asarray(alone, float)
     if not np.isfinite(theirs).all():

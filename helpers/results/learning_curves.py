@@ -17,9 +17,8 @@ NOT_REACHED = "not reached"
 
 @lru_cache(maxsize=1024)
 def history(entry: Entry) -> pd.DataFrame:
-    """The record's epochs, with ``clock`` and ``seen``, of all until their ends.
-
-    Seconds of training and validation, and images trained on.
+    """The record's epochs, with ``clock`` and ``seen``: the seconds of training and validation, and
+    the images trained on, until the end of each epoch.
     """
     epochs = pd.DataFrame(entry.content.get("epochs") or [])
     if not epochs.empty:
@@ -31,9 +30,8 @@ def history(entry: Entry) -> pd.DataFrame:
 
 
 def spread(group: Sequence[Entry]) -> pd.DataFrame:
-    """:func:`history` of runs that repeat each other: medians by epoch, of those that all trained.
-
-    The minimum and maximum of the runs are included under ``<name>_low`` and ``_high``.
+    """:func:`history` of runs that repeat each other: medians by epoch, for the epochs that all
+    runs trained. ``<name>_low`` and ``_high`` hold the minimum and maximum of the runs.
     """
     each = [history(entry) for entry in group]
     known = [epochs.set_index("epoch") for epochs in each if not epochs.empty]
@@ -45,9 +43,8 @@ def spread(group: Sequence[Entry]) -> pd.DataFrame:
 
 
 def on_same_batches(entries: Sequence[Entry]) -> str:
-    """Whether runs of a seed on equally many devices had the same batches, and their losses.
-
-    Empty where no two frameworks can be compared.
+    """Whether runs with the same seed and number of devices had the same batches, and their losses.
+    Empty if no two frameworks can be compared.
     """
     groups: dict[Any, list[Entry]] = {}
     for entry in entries:
@@ -77,9 +74,8 @@ def on_same_batches(entries: Sequence[Entry]) -> str:
 
 
 def reached(entry: Entry, metric: Metric, wanted: float) -> dict[str, Any]:
-    """Epoch, seconds and images until the end of the first epoch that validated at ``wanted``.
-
-    Empty where none did. Seconds are of training and validation; nothing is interpolated.
+    """Epoch, seconds and images until the end of the first epoch that reached ``wanted``. Empty if
+    no epoch did. Seconds include training and validation; nothing is interpolated.
     """
     epochs = history(entry)
     there = epochs if epochs.empty else epochs[epochs[metric.of_epoch] >= wanted]
@@ -90,9 +86,8 @@ def reached(entry: Entry, metric: Metric, wanted: float) -> dict[str, Any]:
 
 
 def targets(compared: Comparison) -> list[float]:
-    """The values that the recipes of these runs set as targets, of the metric shown; none if none.
-
-    In rising order.
+    """The values of the shown metric that the recipes of these runs set as targets, in rising
+    order.
     """
     recipes = [entry.content["recipe"] for entry in compared.finished]
     shown = [recipe for recipe in recipes if tasks.metric_of(recipe) is compared.metric]
@@ -101,7 +96,7 @@ def targets(compared: Comparison) -> list[float]:
 
 @lru_cache(maxsize=KEPT)
 def main_target(compared: Comparison) -> float | None:
-    """The highest of the recipe's targets among those that most rows reached in every run.
+    """The highest of the recipe's targets that most rows reached in every run.
 
     None without targets, or if no row reached one.
     """
@@ -115,10 +110,10 @@ def main_target(compared: Comparison) -> float | None:
 
 
 def to_targets(compared: Comparison) -> pd.DataFrame:
-    """What each run took to each of the recipe's targets; a row a run and target.
+    """What each run needed to reach each of the recipe's targets: one row per run and target.
 
     Columns: run, label, devices, seed, variant (which of an experiment's repeats it is), metric,
-    target, epoch, seconds, images; the last three NaN where it was not reached.
+    target, epoch, seconds, images; the last three are NaN if it was not reached.
     """
     nothing = dict.fromkeys(("epoch", "seconds", "images"))
     return pd.DataFrame(

@@ -1,4 +1,4 @@
-"""Describe what a report's runs were measured on: machine, devices, recipe, data, versions."""
+"""Describe the setup of a report's runs: machine, devices, recipe, data, versions."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Content = dict[str, Any]
 
 
 def label_anywhere(entry: Entry) -> str:
-    """Its label without the machine and the device, for tables that have columns for these."""
+    """The label without machine and device, for tables that have columns for these."""
     label = entry.label
     for part in filter(None, (entry.machine, machines.models(entry.content["devices"]), "the CPU")):
         label = label.replace(f" on {part}", "")
@@ -110,7 +110,7 @@ PROGRAM: dict[str, Callable[[Content], str]] = {
 
 
 def machine(compared: Comparison) -> Table:
-    """What the runs were measured on; a row a property and value, with the runs that have it."""
+    """The hardware of the runs: one row per property and value, with the runs that have it."""
     return _properties(compared, "Machine", MACHINE)
 
 
@@ -120,7 +120,7 @@ def settings(compared: Comparison) -> Table:
 
 
 def programs(compared: Comparison) -> Table:
-    """How each program was executed, and the settings that make it fast, where these differ."""
+    """How each program was executed, and its performance settings, if these differ."""
     found = _properties(compared, "Settings that differ", PROGRAM)
     return found if len(found.rows) > len(PROGRAM) else replace(found, rows=())
 
@@ -128,7 +128,7 @@ def programs(compared: Comparison) -> Table:
 def _properties(
     compared: Comparison, title: str, properties: dict[str, Callable[[Content], str]]
 ) -> Table:
-    """Repeats that differ, as those of several seeds do, have all their values in one."""
+    """If repeats differ, as with several seeds, one text holds all their values."""
     entries = [entry for entry in compared.entries if "hardware" in entry.content]
     rows: list[tuple[str, dict[str, str]]] = []
     for what, get in properties.items():
@@ -145,7 +145,7 @@ def _properties(
 
 
 def versions(compared: Comparison) -> pd.DataFrame:
-    """Versions of everything that matters: rows packages, columns frameworks."""
+    """Versions of the relevant packages: one row per package, one column per framework."""
     columns = {
         entry.label: pd.Series(entry.content["framework"]["versions"], dtype=object)
         for entry in latest_of_each(compared.entries)

@@ -1,18 +1,18 @@
 """Distinguish the machines of runs by their hardware.
 
-Hosts of equal hardware count as one machine, as the nodes of a cluster do, or a container that has
-another name each time.
+Hosts with equal hardware count as one machine, such as the nodes of a cluster, or a container whose
+name changes.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 Key = tuple[str, int]
-"""CPU, and its logical cores. GPUs are known from the devices of a run."""
+"""The CPU and its logical cores. GPUs are known from the devices of a run."""
 
 
 def key(content: Mapping[str, Any]) -> Key | None:
-    """What tells a run's machine from another; None where it ended before it knew."""
+    """What distinguishes a run's machine from others; None if the run ended too early to know."""
     hardware = content.get("hardware")
     return None if hardware is None else (hardware["cpu"], hardware["cores"])
 
@@ -25,16 +25,15 @@ def models(devices: Mapping[str, Any]) -> str:
 def cores_per_device(content: Mapping[str, Any]) -> str:
     """``2`` physical cores that compute; ``1 and 2`` where its CPU devices differ.
 
-    Nothing where none has cores of its own.
+    Nothing if no device has its own cores.
     """
     threads = {cpu["threads"] for cpu in content["devices"].get("cpus", [])}
     return " and ".join(map(str, sorted(threads)))
 
 
 def names(contents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """``box``, each run's machine by its host; nothing of runs that know none.
-
-    Of several hosts the first is named; where two machines have the same, the CPU is said too.
+    """``box``: each run's machine, named by its host; nothing for runs that know none. With several
+    hosts, the first gives the name; if two machines have the same, the CPU is added.
     """
     hosts: dict[Key, str] = {}
     keys = [key(content) for content in contents]

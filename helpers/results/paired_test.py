@@ -1,9 +1,9 @@
 """Test whether two runs on the same test images differ significantly in mean AUC or top-1.
 
-Intervals of single runs hold the luck of which patients are in the test part. That luck is the
-same for all runs on the same part, so most of it falls out of a difference: each record holds the
-means of the same 200 resamples, and subtracting them one by one gives the difference's own
-standard error. Runs pair where their records' ``sample`` is equal.
+Intervals of single runs contain the chance of which patients are in the test part. That chance is
+the same for all runs on the same part, so a difference contains little of it. Each record holds the
+means of the same 200 resamples; subtracting them one by one gives the standard error of the
+difference. Runs are paired if their records have the same ``sample``.
 """
 
 from collections import defaultdict
@@ -25,17 +25,15 @@ Pairs = list[tuple[dict[str, Any], dict[str, Any]]]
 
 @lru_cache(maxsize=1)
 def differences(compared: Comparison) -> pd.DataFrame:
-    """Each framework's metric minus that of one of them, :func:`reference`; a row a run's name.
+    """Each run's metric minus that of the :func:`reference`; one row per run's name.
 
     Columns: label, devices, reference (its run's name), pairs (of runs on the same test images),
     difference, low, high (its 95 % interval) and verdict: ``no significant
-    difference``, ``higher``, ``lower``, ``the reference``, or why there is none. No row where
-    nothing can be paired.
-
-    Where runs were repeated, with other seeds or with the same, pairs are averaged, and the
-    interval holds both that over patients and that over the pairs (Student's t). Intervals hold at
-    95 % for all rows together: each at 100 % less its part of the 5 (Bonferroni), or else one of
-    twenty rows would be significantly different by chance.
+    difference``, ``higher``, ``lower``, ``the reference``, or why there is none. No rows if nothing
+    can be paired. If runs were repeated, with the same seed or others, pairs are averaged, and the
+    interval covers the variation over patients and over the pairs (Student's t). Intervals hold at
+    95 % for all rows together (Bonferroni). Otherwise, one of twenty rows would be significantly
+    different by chance.
     """
     groups, base = _groups(compared), reference(compared)
     if base is None:
@@ -74,7 +72,7 @@ def sentence(compared: Comparison) -> str:
 def reference(compared: Comparison) -> str | None:
     """The run with which the others are compared: the median of those with the most pairs.
 
-    It is one that passed its fairness check, if there is such a run.
+    It passed its fairness check, if any run did.
     A comparison with the best run would exaggerate its lead, because it is the best partly by
     chance. A fixed framework would have the same problem with its own chance. None if no two runs
     pair.
@@ -102,7 +100,7 @@ def reference(compared: Comparison) -> str | None:
 
 
 def _groups(compared: Comparison) -> dict[str, list[Entry]]:
-    """Finished runs with a metric, repeats together, in the order they are shown."""
+    """Finished runs with a metric, repeats together, in the order in which they are shown."""
     groups = defaultdict(list)
     for entry in compared.finished:
         if compared.task.metric.of(entry.content["test"])[0] is not None:
@@ -111,9 +109,8 @@ def _groups(compared: Comparison) -> dict[str, list[Entry]]:
 
 
 def _pairs(ones: Sequence[Entry], others: Sequence[Entry]) -> Pairs:
-    """The sections ``test`` of runs on the same images; the first with the first, and so on.
-
-    Their resamples can be subtracted one by one: they are of the same sample and as many.
+    """Pairs of ``test`` sections of runs on the same images: the first with the first, and so on.
+    Their resamples can be subtracted one by one, because sample and number are equal.
     """
     left: dict[Any, list[Any]] = defaultdict(list)
     for entry in others:
@@ -128,7 +125,7 @@ def _pairs(ones: Sequence[Entry], others: Sequence[Entry]) -> Pairs:
 
 
 def _difference(pairs: Pairs, metric: Metric, rivals: int = 1) -> dict[str, Any]:
-    """With an interval that holds at 95 % for so many ``rivals`` of one reference together."""
+    """The difference, with an interval that holds at 95 % for all ``rivals`` of a reference."""
     from scipy.special import ndtri  # takes half a second, which no plan need wait for
 
     tail, value = 0.025 / rivals, metric.tested[0]

@@ -1,8 +1,8 @@
-"""Read the article's published figures, which reports show next to measured ones.
+"""Read the published numbers of Karmanov's article, which reports show next to measured ones.
 
-The figures are in ``published.json``. They are never mixed with records, and tables and charts
-label them *published*. Each figure names its notebook, and whether the notebook printed it
-(``output``) or has it in a comment. An unpublished figure is null.
+The numbers are in ``published.json``. They are never mixed with records, and tables and charts
+label them *published*. Each names its notebook, and says whether the notebook printed it
+(``output``) or has it in a comment. An unpublished number is null.
 """
 
 import json
@@ -19,7 +19,7 @@ from helpers.results.tables import ABSENT, Cell, Table
 
 
 def belong(compared: Comparison) -> bool:
-    """Whether the article's figures are comparable with these runs: the same task and network."""
+    """Whether the article's numbers are comparable with these runs: the same task and network."""
     study = {"task": "multilabel", "network": "densenet121"}
     recipes = [e.content["recipe"] for e in compared.entries if "recipe" in e.content]
     return all(recipe.items() >= study.items() for recipe in recipes)
@@ -34,7 +34,7 @@ def content() -> dict[str, Any]:
 
 
 def results() -> pd.DataFrame:
-    """One row a published run, and where it was read; NaN where there is no figure.
+    """One row per published run, with its source; NaN if there is no number.
 
     Columns: label, devices, seconds, synthetic_seconds, images_per_second and
     synthetic_images_per_second (worked out from the time and 5 epochs of 87,306 images; for files
@@ -62,7 +62,7 @@ def results() -> pd.DataFrame:
 
 
 def table() -> Table:
-    """A row a framework: its times, the speed-up from one to four GPUs, and the test AUC."""
+    """One row per framework: its times, the speed-up from one to four GPUs, and the test AUC."""
     found = results().pivot(index="label", columns="devices", values=["seconds", "mean_auc"])
     rows = []
     for label in results()["label"].unique():

@@ -14,8 +14,8 @@ from helpers.results.comparison import Comparison, Entry
 def ranked(compared: Comparison) -> tuple[Entry, ...]:
     """The finished runs whose times may rank frameworks.
 
-    Those on GPUs where any run is on GPUs, else those on CPUs: a GPU and a CPU are never in one
-    ranking, and neither are two machines (:func:`_differ`).
+    If any run used GPUs, only runs on GPUs, otherwise those on CPUs: GPUs and CPUs are never ranked
+    together, nor are different machines (:func:`_differ`).
     """
     found = _rivals(compared)
     return found if _differ(found) is None else ()
@@ -39,7 +39,7 @@ _ALIKE: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def _differ(entries: Sequence[Entry]) -> str | None:
-    """In what the machines of these runs differ, so that they do not rank; None if in nothing."""
+    """How the machines of these runs differ, so that they are not ranked; None if they do not."""
     for what, get in _ALIKE.items():
         found = sorted({get(entry.content) for entry in entries})
         if len(found) > 1:
@@ -48,7 +48,7 @@ def _differ(entries: Sequence[Entry]) -> str | None:
 
 
 def unranked(compared: Comparison) -> str | None:
-    """Why the times of these runs rank no framework, in a sentence; None where they do."""
+    """A sentence that says why these runs rank no framework; None if they do."""
     if not compared.finished or ranked(compared):
         return None
     if rivals := _rivals(compared):

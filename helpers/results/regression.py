@@ -1,9 +1,9 @@
 """Find the results that changed between two experiments by more than their spread, for a CI.
 
-Runs are joined by framework and number of devices. Where both sides have repeats, a result has
-moved when the medians are further apart than the wider range of the repeats; else when they are
-also further apart than the result's own tolerance, which is printed. Versions and drivers that
-changed are named, because they are possible causes.
+Runs are joined by framework and number of devices. If both sides have repeats, a result has changed
+when the medians are further apart than the wider range of the repeats; otherwise they must also be
+further apart than the result's own tolerance, which is printed. Changed versions and drivers are
+listed as possible causes.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ from helpers.results.tables import ABSENT, short_number
 from helpers.terminal import say
 
 LEAST = 0.01
-"""Repeats can agree by chance: less than 1 % is never a move, whatever their range."""
+"""Repeats can agree by chance, so less than 1 % is never a change, whatever their range."""
 
 TIMES = {
     "seconds": ("training time (s)", 0.10),
@@ -33,7 +33,7 @@ TIMES = {
     "loader_images_per_second": ("images/s, loader", 0.15),
     "images_per_joule": ("images per joule", 0.10),
 }
-"""By column of ``repeated_runs.summarise``: the result's name and its relative tolerance."""
+"""The result's name and relative tolerance, by column of ``repeated_runs.summarise``."""
 
 OF_METRIC = 0.02
 """The tolerance of the task's metric, absolute."""
@@ -44,10 +44,10 @@ _RUN = ["label", "devices"]
 
 
 def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
-    """Every result of every run of ``old``, joined with the same one of ``new``.
+    """Join every result of every run of ``old`` with the same result of ``new``.
 
     Columns: label, devices, result, value_old, value_new, change (relative; absolute of a metric),
-    allowed, verdict: same, better, worse, lost (``new`` has it no more), not comparable (its
+    allowed, verdict: same, better, worse, lost (``new`` does not have it), not comparable (its
     fairness check fails now), or the flag of a run whose times cannot be compared (resumed,
     disturbed).
 
@@ -102,10 +102,10 @@ def _results(side: Comparison) -> pd.DataFrame:
 
 
 def check(old: str | Path, new: str | Path = "latest") -> int:
-    """Print what moved from ``old`` to ``new``; 1 if anything did, 0 if not.
+    """Print what changed from ``old`` to ``new``; return 1 if anything did, otherwise 0.
 
     Raises:
-        UserError: an experiment is not there, both are the same, or they cannot be compared.
+        UserError: an experiment does not exist, both are the same, or they cannot be compared.
     """
     sides = []
     for experiment in (old, new):
@@ -144,10 +144,10 @@ def _texts(row: dict[Any, Any], metric: Metric) -> list[str]:
 
 
 def changed(old: Comparison, new: Comparison) -> list[str]:
-    """What else changed, a line each: machine, devices, workers, driver, versions.
+    """What else changed, one line each: machine, devices, workers, driver, versions.
 
-    Compared are the last runs of each label and number of devices, of the same seed where there
-    are such: seeds have other splits and weights.
+    The last runs of each label and number of devices are compared, with the same seed if possible,
+    because seeds change splits and weights.
 
     Raises:
         UserError: a setting differs that must agree.

@@ -1,7 +1,7 @@
 """Summarise repeats of a run, by their mean or median, minimum and maximum.
 
-Runs are repeats of each other where label (framework, notebook, its code, and the settings that
-differ within the comparison) and number of devices are the same.
+Runs are repeats of each other if they have the same number of devices and the same label
+(framework, notebook, its code, and the settings that differ within the comparison).
 """
 
 from functools import lru_cache
@@ -20,7 +20,7 @@ FIGURES = (
     *("images_to_target", *PARTS, "first_step_seconds", *ROUNDS),
     *("peak_bytes", "joules", "images_per_joule"),
 )
-"""The figures in addition to the task's metrics."""
+"""The values in addition to the task's metrics."""
 
 _MEANS = [*MORE_IS_BETTER, "images_to_target"]
 _KEYS = ["label", "devices"]
@@ -28,18 +28,17 @@ _KEYS = ["label", "devices"]
 
 @lru_cache(maxsize=KEPT)
 def summarise(compared: Comparison) -> pd.DataFrame:
-    """One row a label and number of devices, in the order of the frameworks.
-
-    Runs that only noise spoiled do not count beside sound repeats (``runs.undisturbed``).
+    """One row per label and number of devices, in the order of the frameworks. Runs that only noise
+    spoiled do not count if there are sound repeats (``runs.undisturbed``).
 
     Columns: label, series, devices, nodes, kind, ranks, runs (how many repeats), comparable (every
-    one passed its fairness check), flags (those that any has), the ends of the metrics' intervals
-    (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for
-    each of ``FIGURES`` and of the task's metrics its median under its own name, its minimum and
-    maximum under ``<figure>_low`` and ``<figure>_high``. ``best.MORE_IS_BETTER`` and
+    one passed its fairness check), flags (those that any run has), the ends of the metrics'
+    intervals (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats),
+    and for each of ``FIGURES`` and of the task's metrics its median under its own name, its minimum
+    and maximum under ``<figure>_low`` and ``<figure>_high``. ``best.MORE_IS_BETTER`` and
     images_to_target have their geometric mean in place of the median, because it decides the order
-    and makes speed-ups multiply; it is NaN if a run has no value. The ends of an only run's rates
-    are over its epochs or rounds.
+    and makes speed-ups multiply; it is NaN if a run has no value. If there is only one run, the
+    ends of its rates are over its epochs or rounds.
     """
     numbers, metrics = frame(compared), compared.task.metrics
     figures = [*FIGURES, *(metric.figure for metric in metrics)]
@@ -76,7 +75,7 @@ def summarise(compared: Comparison) -> pd.DataFrame:
 def ordered(compared: Comparison) -> pd.DataFrame:
     """The rows of :func:`summarise`, by label in the order of the training times.
 
-    Labels that are too noisy or have flags follow, then those that are not ranked.
+    Then come labels that are too noisy or have flags, then those that are not ranked.
     """
     found = summarise(compared)
     time = orders(frame(compared)).get("seconds")
@@ -87,21 +86,21 @@ def ordered(compared: Comparison) -> pd.DataFrame:
 
 
 def widest_first(compared: Comparison) -> tuple[pd.DataFrame, int]:
-    """The rows of :func:`ordered`, each label's most devices first; and how many these are."""
+    """The rows of :func:`ordered`, each label's most devices first, and the number of these."""
     found = ordered(compared)
     wide = found["devices"] == found.groupby("label")["devices"].transform("max")
     return pd.concat([found[wide], found[~wide]]), int(wide.sum())
 
 
 def field(compared: Comparison) -> pd.DataFrame:
-    """The rows of :func:`ordered` on the most devices that rank; empty where nothing ranks."""
+    """The ranked rows of :func:`ordered` on the most devices; empty if nothing is ranked."""
     found = ordered(compared)
     able = found[found["ranks"].astype(bool)]
     return able[able["devices"] == able["devices"].max()]
 
 
 def brackets(compared: Comparison) -> str:
-    """What the brackets of the tables hold."""
+    """A sentence on what the brackets of the tables hold."""
     if not (summarise(compared)["runs"] > 1).any():
         return "Brackets hold the minimum and maximum of the epochs without the first."
     return (

@@ -14,11 +14,11 @@ from helpers.results import machines
 
 
 def settings(contents: Sequence[dict[str, Any]], on: Sequence[str]) -> list[str]:
-    """What sets each record apart from the others: ``bf16``, ``2 epochs``, or nothing.
+    """What distinguishes each record from the others: ``bf16``, ``2 epochs``, or nothing.
 
     Args:
         contents: the records.
-        on: the name of each record's machine; nothing where it is not known.
+        on: the name of each record's machine; nothing if it is not known.
     """
     rows: list[dict[str, str]] = [{"machine": f"on {name}"} if name else {} for name in on]
     for content, row in zip(contents, rows, strict=True):
@@ -35,13 +35,13 @@ def settings(contents: Sequence[dict[str, Any]], on: Sequence[str]) -> list[str]
 
 
 def programs(series: Sequence[str], contents: Sequence[dict[str, Any]]) -> list[str]:
-    """What sets records of one series apart that are of different programs, else nothing.
+    """What distinguishes the programs of records in one series: nothing if they are the same.
 
-    ``(code 1a2b3c4)``, and the notebook's name where notebooks are called alike. The record of a
-    run that was skipped is of no program.
+    ``(code 1a2b3c4)``, with the notebook's name if several have the same label. The record of a
+    skipped run has no program.
 
     Args:
-        series: each record's, which tells all else that sets it apart.
+        series: each record's series, which names everything else that distinguishes it.
         contents: the records.
     """
     codes: dict[tuple[str, str], set[str]] = {}
@@ -78,7 +78,7 @@ def schedule(recipe: dict[str, Any]) -> str:
 
 
 def own_code(recipe: dict[str, Any]) -> str:
-    """``mine.py 3f2a01``, by the files' digests; nothing where there is none."""
+    """``mine.py 3f2a01``, from the files' digests; nothing without custom code."""
     return ", ".join(f"{file} {sha[:6]}" for file, sha in sorted(recipe["code"].items()))
 
 

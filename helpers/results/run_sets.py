@@ -6,10 +6,10 @@ from helpers.results.comparison import Entry, devices
 
 
 def named(runs: Iterable[Entry], of: Sequence[Entry]) -> str:
-    """``runs`` in words, as a part of the runs ``of``.
+    """Describe ``runs``, a part of the runs ``of``.
 
-    ``every run``; ``every run on 2 devices``; ``Keras, Chainer`` where all runs of a label are
-    meant; else each run by its name: ``Keras; PyTorch, 2 devices``.
+    ``every run``; ``every run on 2 devices``; ``Keras, Chainer`` if all runs of a label are meant;
+    otherwise each run by its name: ``Keras; PyTorch, 2 devices``.
     """
     chosen, every = _by_label(runs), _by_label(of)
     if chosen == every and sum(map(len, every.values())) > 1:
@@ -25,7 +25,7 @@ def named(runs: Iterable[Entry], of: Sequence[Entry]) -> str:
 
 
 def _by_label(runs: Iterable[Entry]) -> dict[str, dict[str, int | None]]:
-    """By label the names of its runs, with their numbers of devices."""
+    """The names of each label's runs, with their numbers of devices."""
     found: dict[str, dict[str, int | None]] = {}
     for entry in runs:
         found.setdefault(entry.label, {})[entry.run] = entry.devices

@@ -17,13 +17,13 @@ ROUNDS = {
     "synthetic_images_per_second": "synthetic",
     "loader_images_per_second": "loader",
 }
-"""By column the record's section; their rounds explain the rate of the epochs."""
+"""The record's section for each column; their rounds explain the rate of the epochs."""
 PARTS = ("seconds_compiling", "seconds_training", "seconds_validating", "seconds_other")
 
 
 @lru_cache(maxsize=KEPT)
 def frame(compared: Comparison) -> pd.DataFrame:
-    """One row a finished run, numbers only.
+    """One row per finished run, numbers only.
 
     Columns:
 
@@ -50,7 +50,7 @@ def frame(compared: Comparison) -> pd.DataFrame:
 
 
 def undisturbed(runs: pd.DataFrame) -> pd.DataFrame:
-    """``frame`` without runs of which only noise spoiled the times, where a repeat has no flags."""
+    """``frame`` without runs whose times only noise spoiled, if a repeat has no flags."""
     flags = runs["flags"].map(set)
     noise = flags.map(lambda found: bool(found) and found <= comparability.NOISE)
     sound = (flags.map(len) == 0).groupby([runs["label"], runs["devices"]]).transform("any")
@@ -96,7 +96,7 @@ def _numbers(compared: Comparison, entry: Entry) -> dict[str, Any]:
 
 
 def _energy(content: dict[str, Any]) -> dict[str, Any]:
-    """The section of a run whose GPUs were all seen in all epochs; nothing of another."""
+    """The section of a run whose GPUs were all observed in all epochs; otherwise nothing."""
     if comparability.resumed_after(content):
         return {}
     if comparability.nodes(content) > 1 and not comparability.simulated_nodes(content):
@@ -108,7 +108,7 @@ def _energy(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts(content: dict[str, Any]) -> dict[str, float]:
-    """The seconds of a run's training by what they went into."""
+    """The seconds of a run's training, divided by what they were spent on."""
     seconds, epochs = content["training"]["seconds"], content["epochs"]
     compiled = seconds * attribution.compiling(content)
     train, valid = (

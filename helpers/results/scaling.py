@@ -16,7 +16,7 @@ RATE = "images_per_second"
 
 @lru_cache(maxsize=KEPT)
 def numbers(compared: Comparison) -> pd.DataFrame:
-    """How far more devices help; a row a label and number of devices, each with its own hardware.
+    """The gain from more devices: one row per label and number of devices with their own hardware.
 
     Columns: label, series, devices, nodes, runs, base (the series' fewest devices, on one node if
     it was run there), ideal (the base's images/s times the ratio of devices), images_per_second,
@@ -24,12 +24,13 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     synthetic data (synthetic_speed_up, synthetic_efficiency), node_efficiency (images/s of several
     nodes over as many times that of one with as many devices; NaN without such a run),
     time_speed_up (the base's training time over its own), target_speed_up (the same of the time to
-    the target), images_factor (how many times the base's images it needed for the target: the
-    statistical efficiency), and of all but ideal the minimum and maximum that their ranges allow
+    the target), images_factor (the images that it needed for the target over those of the base: the
+    statistical efficiency), and for all but ideal the minimum and maximum that their ranges allow
     (``_low``, ``_high``), comparable, flags (its own and the base's), kind.
 
-    The base's own row is there, with 1 in each. Resumed runs are left out: their times are of their
-    last process. So are runs whose devices share cores or a machine, which show no scaling.
+    The base has a row, with 1 in each column. Resumed runs are left out, because their times cover
+    only the last process. Runs whose devices share cores or a machine are left out too, because
+    they show no scaling.
     """
     found = summarise(compared)
     whole = found["flags"].map(lambda flags: RESUMED not in flags).astype(bool)
@@ -44,7 +45,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
 
 
 def _one_node(group: pd.DataFrame, row: pd.Series) -> pd.Series | None:
-    """The one-node run with as many devices as each node has of this run on several nodes."""
+    """The one-node run with as many devices as each node of this run has."""
     each = row["devices"] / row["nodes"]
     alone = group[(group["nodes"] == 1) & (group["devices"] == each)]
     return alone.iloc[0] if row["nodes"] > 1 and not alone.empty else None
@@ -78,7 +79,7 @@ def _row(row: pd.Series, base: pd.Series, node: pd.Series | None) -> dict[str, A
 
 
 def _over(row: pd.Series, base: pd.Series, rate: str) -> dict[str, float]:
-    """``row`` over ``base``: of the medians, and the widest that their intervals allow."""
+    """The ratio of ``row`` to ``base``: of the medians, and the widest by their intervals."""
     if row["label"] == base["label"] and row["devices"] == base["devices"]:
         return dict.fromkeys(ENDS, 1.0)
     return {
@@ -99,9 +100,8 @@ def several(compared: Comparison) -> bool:
 
 
 def table(compared: Comparison) -> Table:
-    """The same for a reader, a row a label and number of devices.
-
-    Without the rows of the base; empty where there is one only.
+    """The same for a reader: one row per label and number of devices, without the rows of the base.
+    Empty if there are only those.
     """
     rows, found = [], numbers(compared)
     wanted = learning_curves.main_target(compared)

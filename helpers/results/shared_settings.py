@@ -1,4 +1,4 @@
-"""Find the settings that differ between runs and make their figures not comparable."""
+"""Find the settings that differ between runs and make their results not comparable."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -38,10 +38,9 @@ def _weights(said: dict[str, Any]) -> str:
 
 
 def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Settings that should be the same in all runs and are not: what, and who has which.
-
-    Where every framework, on every number of devices, ran the same several seeds, these are a
-    sweep and no difference; what follows from a seed then has to agree within each seed.
+    """Settings that should be the same in all runs but are not, and which runs have which value. If
+    every framework ran the same seeds on every number of devices, these are a sweep and not a
+    difference; settings that depend on the seed must then agree within each seed.
     """
     seeds: dict[Any, set[int]] = {}
     for entry in entries:
@@ -59,9 +58,8 @@ def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
 
 
 def workers(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    """As :func:`differences`, of loader workers, where runs on as many devices had not as many.
-
-    A difference is shown but does not matter.
+    """Like :func:`differences`, for loader workers that differ between runs on the same number of
+    devices. Such a difference is shown but does not matter.
     """
     known = [entry for entry in entries if "loader_workers" in entry.content["data"]]
     found = (
@@ -96,19 +94,18 @@ _WORK = {
     "number of images": lambda c: sum(c["data"]["images"].values()),
     "custom code": lambda c: own_code(c["recipe"]) or "none",
 }
-"""What decides how much a run computes, or on what: where it differs, times rank no framework."""
+"""The settings that decide what a run computes: if they differ, its times are not ranked."""
 
 
 def of_own_networks(entries: Iterable[Entry]) -> bool:
-    """Whether runs of several frameworks trained networks that no reference knows."""
+    """Whether several frameworks trained networks for which there is no reference."""
     own = [entry for entry in entries if entry.content["recipe"]["network"] == "own"]
     return len({entry.content["framework"]["name"] for entry in own}) > 1
 
 
 def unequal(compared: Comparison) -> str | None:
-    """Why these runs' times cannot be ranked although each may be right, in a sentence.
-
-    None where all did the same work.
+    """A sentence that says why these runs' times cannot be ranked although each may be right. None
+    if all runs did the same work.
     """
     contents = [entry.content for entry in compared.finished]
     said = []
@@ -126,9 +123,8 @@ def unequal(compared: Comparison) -> str | None:
 
 
 def departures(content: dict[str, Any]) -> str:
-    """What a run changed of the recipe that it names: ``epochs 1 instead of 5``; empty if nothing.
-
-    Nor of a recipe that is not known here.
+    """What a run changed of the recipe that it names: ``epochs 1 instead of 5``. Empty if nothing
+    changed, or if the recipe is not known here.
     """
     recipe = content["recipe"]
     if recipe["name"] not in RECIPES:

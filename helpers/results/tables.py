@@ -1,6 +1,5 @@
-"""Tables whose cells keep their figures, for the notebook, the page and Markdown alike.
-
-Text is made last, so that nothing has to be read out of it again.
+"""Tables whose cells keep their numbers, for the notebook, the page and Markdown. Text is made
+last, so that no number has to be parsed from it.
 """
 
 import re
@@ -18,21 +17,20 @@ from helpers.results.comparability import flagged
 from helpers.results.comparison import devices
 
 ABSENT = "-"
-"""There is no such figure; ``NONE``: there is one, and it could not be computed."""
+"""There is no such value; ``NONE``: there is one, but it could not be computed."""
 IN_MINUTES = 120.0
 """Seconds above which a training time is shown in minutes."""
 IN_SECONDS = 600.0
 """Seconds up to which a column of times is shown in seconds."""
 LONG = 30
-"""Letters of a cell that may fold."""
+"""The number of letters from which a cell may wrap."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure or a text, with the ends of its interval; ``form`` makes a figure's text.
-
-    note: what the brackets hold behind the interval. tone: ``good``, ``bad`` or ``other``.
-    missing: what is shown without a value. links: files that the page links to, by their texts.
+    """A number or a text, with the ends of its interval; ``form`` formats the number. note: what
+    follows the interval in the brackets. tone: ``good``, ``bad`` or ``other``. missing: what is
+    shown if there is no value. links: files that the page links to, by their texts.
     """
 
     value: float | str | None
@@ -53,7 +51,7 @@ class Cell:
 
     @property
     def spread(self) -> str:
-        """``0.731 to 0.781 over 3 runs``: what stands in brackets."""
+        """The text in brackets: ``0.731 to 0.781 over 3 runs``."""
         if _unknown(self.value):
             return ""
         ends = [] if _unknown(self.low) or _unknown(self.high) else [self.low, self.high]
@@ -66,12 +64,12 @@ class Cell:
 
     @property
     def css(self) -> str:
-        """The class of the page's cell, apart from its column's alignment."""
+        """The CSS class of the cell, without its column's alignment."""
         return self.tone or ("long" if self.number is None and len(self.text) > LONG else "")
 
     @property
     def number(self) -> float | None:
-        """What the page's reader sorts by; None of texts."""
+        """The number by which a reader can sort the page's table; None for texts."""
         return None if isinstance(self.value, str) or _unknown(self.value) else self.value
 
     def __str__(self) -> str:
@@ -83,7 +81,7 @@ def _unknown(value: float | str | None) -> bool:
 
 
 class Name(NamedTuple):
-    """What heads a row; flags: why a run's times are not comparable."""
+    """The heading of a row; flags: why a run's times are not comparable."""
 
     text: str
     flags: tuple[str, ...] = ()
@@ -93,21 +91,21 @@ class Name(NamedTuple):
 
 
 def family_of(label: str) -> str | None:
-    """The framework that a label, or a run's name, begins with; None of one not known here."""
+    """The framework with which a label or a run's name begins; None if it is not known here."""
     return next((row.family for row in ROWS if label.startswith(row.family)), None)
 
 
 def of_row(row: Mapping[str, Any], most: int | None = None) -> Name:
     """The heading of a row with a label, devices and flags: ``Keras, 2 devices``.
 
-    ``Keras`` alone on the ``most`` devices, which the table's corner tells.
+    On the ``most`` devices, which the table's corner names, it is just ``Keras``.
     """
     text = row["label"] if row["devices"] == most else f"{row['label']}, {devices(row['devices'])}"
     return Name(text, tuple(row["flags"]))
 
 
 def on(most: int) -> str:
-    """The corner of a table whose rows are of so many devices unless they say another number."""
+    """The corner of a table whose rows have this number of devices unless they name another."""
     return f"on {devices(most)}"
 
 
@@ -115,9 +113,9 @@ def on(most: int) -> str:
 class Table:
     """Rows of cells under columns.
 
-    kind: the page's class, ``all`` of the table that can be filtered. folded: only its title is
-    shown at first. first: how many rows are shown at first; 0: all. drawn: the columns whose
-    figures the page also draws, with their ranges.
+    kind: the CSS class; ``all`` is that of the table that can be filtered. folded: only its title
+    is shown at first. first: how many rows are shown at first; 0: all. drawn: the columns whose
+    values the page also draws, with their ranges.
     """
 
     title: str
@@ -151,7 +149,7 @@ class Table:
         return self.frame.to_html(notebook=True)
 
     def places(self, column: int, cell: Cell) -> tuple[float, float, float] | None:
-        """Where a drawn cell's minimum, value and maximum are, in percent of the column's most."""
+        """The minimum, value and maximum of a drawn cell, in percent of the column's largest."""
         if self.columns[column] not in self.drawn or cell.number is None:
             return None
         each = [cells[column] for _, cells in self.rows]
@@ -164,14 +162,13 @@ class Table:
 
 
 Row = Mapping[str, Any]
-"""By column its cell, or text."""
+"""The cell, or text, for each column."""
 
 
 def table(title: str, corner: str, rows: Iterable[tuple[Name | str, Row]], **more: Any) -> Table:
-    """A table of rows, each with its heading; a row's cell that is not there is shown as ``-``.
-
-    Columns stand in the order in which the rows first have them. One that says ``-`` in every row
-    is left out. ``more`` are the table's other fields.
+    """A table of rows, each with its heading; a missing cell is shown as ``-``. Columns are in the
+    order in which the rows first have them. Columns with ``-`` in every row are left out. ``more``
+    are the table's other fields.
     """
     found = list(rows)
     every = dict.fromkeys(head for _, row in found for head in row)
@@ -195,7 +192,7 @@ def ranged(
     note: str = "",
     missing: str = NONE,
 ) -> Cell:
-    """A figure of a row with its ``_low`` and ``_high``; one run without a range has none."""
+    """A value of a row with its ``_low`` and ``_high``; a single run without a range has none."""
     value, low, high = (row[f"{figure}{end}"] for end in ("", "_low", "_high"))
     if _unknown(value):
         return Cell(None, missing=missing)
@@ -216,12 +213,12 @@ def of_metric(row: Mapping[str, Any], metric: Metric) -> Cell:
 
 
 def share(value: float) -> str:
-    """``87 %``, of a share of 1."""
+    """``87 %``, from a fraction."""
     return f"{round(100 * value)} %"  # round() knows no minus zero
 
 
 def time_column(seconds: Iterable[float]) -> tuple[str, Callable[[float], str]]:
-    """The unit of a column of times, and the form of its cells: seconds, or as on a clock."""
+    """The unit of a column of times, and the format of its cells: seconds, or ``min:s``."""
     most = max((value for value in seconds if not _unknown(value)), default=0.0)
     if most < IN_SECONDS:
         return "s", short_number
@@ -234,7 +231,7 @@ def time_text(seconds: float) -> str:
 
 
 def short_number(value: float) -> str:
-    """Three digits that count: 1,234, 12.3, -1.23; what rounds to nothing has no sign."""
+    """Three significant digits: 1,234, 12.3, -1.23; a value that rounds to zero has no sign."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:z.2f}"

@@ -15,14 +15,14 @@ from helpers.training import attribution, loader_advice
 
 COMPILING = "compiling"
 WAITS = {"data": "data", "communication": "each other", COMPILING: COMPILING}
-"""By share of a record's attribution, and compiling: how the report calls the wait."""
+"""The report's name for each wait: the shares of a record's attribution, and compiling."""
 
 
 def numbers(compared: Comparison) -> pd.DataFrame:
-    """Rows runs; of each share (0 to 1) its value, and its ends where it has some.
+    """One row per run: each share (0 to 1), and its ends if there are any.
 
-    Columns: the shares of an epoch, ``<share>_low``, ``<share>_high`` (95 % interval), NaN where
-    rounds are too noisy to tell and never below 0; compiling, as a share of the training.
+    Columns: the shares of an epoch, ``<share>_low``, ``<share>_high`` (95 % interval), NaN if the
+    rounds are too noisy to tell, and never below 0; compiling, as a share of the training.
     """
     rows = {}
     for entry in latest_of_each(compared.finished):
@@ -39,8 +39,8 @@ def numbers(compared: Comparison) -> pd.DataFrame:
 def limited_by(entries: Sequence[Entry]) -> str:
     """``compiling 68 %``; ``data 20 %, each other 9 %``; ``compute``; ``not measurable``.
 
-    A wait is named if every one of these repeats shows it. Shares of data and each other are of an
-    epoch, that of compiling is of the whole training.
+    A wait is named if every one of these repeats shows it. Data and each other are shares of an
+    epoch; compiling is a share of the whole training.
     """
     each = []
     for entry in entries:

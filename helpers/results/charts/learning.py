@@ -17,7 +17,7 @@ from helpers.results.tables import time_text
 from helpers.training.figure_style import FAINT, legend_below, panels, safe
 
 _ACROSS = {"clock": "seconds of training and validation", "epoch": "epoch"}
-"""By column of ``learning_curves.history``, the name of its axis."""
+"""The name of the axis for each column of ``learning_curves.history``."""
 
 
 def curves(compared: Comparison) -> Chart | None:
@@ -71,7 +71,7 @@ def _curves(compared: Comparison, entries: Sequence[Entry], width: float) -> Fig
 def _lines(
     compared: Comparison, entries: Sequence[Entry]
 ) -> Iterator[tuple[Entry, pd.DataFrame, dict[str, Any]]]:
-    """Each entry with the medians of its repeats by epoch, and its looks."""
+    """Each entry with the medians of its repeats by epoch, and its style."""
     runs = repeats(compared.entries)
     for entry in entries:
         epochs = spread(runs.get((entry.label, entry.devices or 0), [entry]))
@@ -81,7 +81,7 @@ def _lines(
 
 
 def _band(axes: Axes, x: "pd.Series[float]", ends: pd.DataFrame, style: dict[str, Any]) -> None:
-    """From the minimum to the maximum of several runs."""
+    """The band from the minimum to the maximum of several runs."""
     low, high = (ends.filter(regex=f"{end}$").iloc[:, 0] for end in ("_low", "_high"))
     if not low.equals(high):
         axes.fill_between(x, low, high, color=style["color"], alpha=0.15, lw=0)

@@ -17,7 +17,7 @@ from helpers.training.figure_style import FAINT, heading, legend_below, panels, 
 def scaling(compared: Comparison) -> Chart | None:
     """The speed-ups of throughput and of the time to the target, with the ideal line.
 
-    The time is that of the whole training where there is no target. None if all runs are on the
+    Without a target, the time is that of the whole training. None if all runs are on the
     same number of devices. Lines span the minimum and maximum of the repeats.
     """
     if not figures.several(compared):

@@ -27,7 +27,7 @@ _LOOKS = {
 
 
 def parts(compared: Comparison) -> Chart | None:
-    """What each label's seconds on its most devices went into, stacked; None without a run."""
+    """How each label's seconds on its most devices were spent, stacked; None without a run."""
     found, count = widest_first(compared)
     if found.empty:
         return None
@@ -44,7 +44,7 @@ def parts(compared: Comparison) -> Chart | None:
 
 
 def _parts(rows: pd.DataFrame, width: float) -> Figure:
-    """The parts are scaled to the row's whole, of which they are medians."""
+    """Scale the parts, which are medians, so that they add up to the row's total."""
     figure, axes = figure_of(1.1 + 0.26 * len(rows), width)
     whole = rows[list(PARTS)].sum(axis=1)
     long = rows["seconds"].max() >= IN_MINUTES

@@ -1,8 +1,8 @@
-"""A chart with its title and description, and the same looks of a framework in all of them.
+"""A chart with title and description; each framework has the same style in all charts.
 
 Framework colours are Okabe and Ito's (https://jfly.uni-koeln.de/color/), which colour-blind
-people can distinguish. A second notebook of a framework keeps its colour and marker and gets broken
-lines. The report maps each of these colours to its dark twin.
+people can distinguish. A second notebook of the same framework has the same colour and marker, and
+broken lines. The report maps each of these colours to its dark twin.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,10 +25,9 @@ MARKERS = {family: look[2] for family, look in LOOKS.items()}
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture of a comparison, which ``draw`` makes as wide as it is told, in inches.
-
-    alt: what it shows, in words, for screen readers. note: what stands below it. folded: only its
-    title is shown at first.
+    """A picture of a comparison, which ``draw`` draws with a given width in inches. alt: a
+    description for screen readers. note: the text below it. folded: only its title is shown at
+    first.
     """
 
     name: str
@@ -55,7 +54,7 @@ def on_devices(row: Mapping[str, Any]) -> str:
 def note(
     axes: Axes, text: str, at: tuple[float, float], by: tuple[float, float], **style: Any
 ) -> None:
-    """Small text next to a place, so many points right of it and above."""
+    """Small text next to a point, shifted right and up by so many typographic points."""
     given: dict[str, Any] = {"fontsize": 8, "va": "center", **style}
     axes.annotate(text, at, xytext=by, textcoords="offset points", **given)
 
@@ -77,7 +76,7 @@ def colour_of(label: str) -> str:
 
 
 def line_of(label: str, labels: Iterable[str]) -> dict[str, Any]:
-    """Colour and marker by framework; broken where the same framework has another line already."""
+    """Colour and marker by framework; broken if the framework already has another line."""
     family = dict.fromkeys(name for name in labels if colour_of(name) == colour_of(label))
     place = list(family).index(label)
     styles = ("-", "--", "-.", ":")

@@ -1,4 +1,4 @@
-"""Write the report: one page that opens without a network, and its figures as files.
+"""Write the report: one page that opens without a network, and its numbers as files.
 
 ``report.html`` holds everything (charts, tables, data); ``report.md`` the tables as text, and
 ``csv/`` the numbers, as ``as_json`` does for machines.
@@ -31,7 +31,7 @@ def write(
 
 
 def save(compared: comparison.Comparison, folder: Path | None = None) -> Path:
-    """:func:`write` for what :func:`load` returned."""
+    """:func:`write`, for what :func:`load` returned."""
     folder = compared.folders[0] if folder is None else folder
     (folder / CSV).mkdir(parents=True, exist_ok=True)
     found = sections.sections(compared)
@@ -50,7 +50,7 @@ def save(compared: comparison.Comparison, folder: Path | None = None) -> Path:
 
 
 def load(experiments: str | Path | Iterable[str | Path]) -> comparison.Comparison:
-    """What a report is made of.
+    """Load what a report is made of.
 
     Raises:
         UserError: there is no record to report on.

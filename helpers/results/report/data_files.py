@@ -24,14 +24,13 @@ from helpers.results.runs import frame
 
 
 def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
-    """The files by name, also those that would hold nothing. Numbers are not rounded.
+    """All files by name, including empty ones. Numbers are not rounded.
 
-    runs: a row a finished run. repeats: a row a framework and number of devices, with means or
-    medians, and extremes. scaling: speed-ups and efficiency. targets: time and images to each of
-    the recipe's. paired: differences of the metric
-    on the same test images. epochs, auc (or classes and confusions), attribution, fairness,
-    versions: what the records say, a row a value. published: the article's figures, with runs of
-    its network.
+    runs: one row per finished run. repeats: one row per framework and number of devices, with means
+    or medians, and extremes. scaling: speed-ups and efficiency. targets: time and images to each of
+    the recipe's. paired: differences of the metric on the same test images. epochs, auc (or classes
+    and confusions), attribution, fairness, versions: the contents of the records, one row per
+    value. published: the numbers of Karmanov's article, with runs of its network.
     """
     task = compared.task
     return {
@@ -68,7 +67,7 @@ def _plain(value: object) -> object:
 def _rows(
     entries: Sequence[Entry], of: Callable[[Entry], Iterable[dict[str, Any]]]
 ) -> pd.DataFrame:
-    """The rows that each entry's record has, with its label and number of devices."""
+    """The rows of each entry's record, with its label and number of devices."""
     return pd.DataFrame(
         [{"label": e.label, "devices": e.devices} | row for e in entries for row in of(e)]
     )
@@ -80,15 +79,14 @@ def _epochs(entry: Entry) -> list[dict[str, Any]]:
 
 
 def _in_mean(content: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    """Whether a finding counts in the mean; nothing of classes, which all count in top-1."""
+    """Whether a finding counts in the mean; nothing for classes, which all count in top-1."""
     return {"in_mean": row["finding"] in content["test"]["in_mean"]} if "finding" in row else {}
 
 
 def as_json(compared: Comparison) -> str:
     """``report`` (the form's version), title, headline, answers, experiments, left_out, tables.
 
-    ``tables`` holds the rows of each CSV file (``frames``), by its name; a value that is
-    missing is null.
+    ``tables`` holds the rows of each CSV file (``frames``) by name; a missing value is null.
     """
     tables = {
         name: [record.plain(row) for row in frame.to_dict("records")]

@@ -34,7 +34,7 @@ def _block(block: Block) -> list[str]:
 
 
 def _table(table: Table) -> str:
-    """The headings of rows are the first column."""
+    """The row headings are the first column."""
     rows = [[table.corner, *table.columns]]
     rows += [[str(name), *map(str, cells)] for name, cells in table.rows]
     lines = ["| " + " | ".join(_text(cell) for cell in row) + " |" for row in rows]
@@ -43,5 +43,5 @@ def _table(table: Table) -> str:
 
 
 def _text(value: str) -> str:
-    """Text that can be nothing but text: no markup and no new line."""
+    """Escape a text, so that it contains neither markup nor line breaks."""
     return _SPECIAL.sub(r"\\\1", " ".join(value.split())).replace("\\<", "&lt;")

@@ -1,4 +1,4 @@
-"""Write the report as one HTML file that loads nothing. Jinja escapes every text of a record."""
+"""Write the report as one HTML file that loads nothing. Jinja escapes all texts from records."""
 
 import base64
 import os
@@ -19,7 +19,7 @@ from helpers.results.report.sections import Section
 
 HERE = Path(__file__).parent
 WIDE, NARROW = 9.0, 4.7
-"""Inches of the two drawings of each chart, for a desk's screen and for a phone's."""
+"""The widths in inches of each chart's two drawings: for a desktop and for a phone."""
 
 
 def render(
@@ -51,7 +51,7 @@ def render(
 
 
 def about_runs(compared: Comparison) -> list[str]:
-    """What all finished runs share, which experiments and machines they are of, and when."""
+    """What all finished runs share: settings, experiments, machines and date."""
     each: dict[str, set[str]] = {}
     for content in (entry.content for entry in compared.finished):
         recipe = content["recipe"]

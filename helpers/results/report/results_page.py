@@ -28,7 +28,7 @@ TITLE = "Results of all machines"
 
 
 class Collected(NamedTuple):
-    """The runs of each recipe, and a line for each record that is left out."""
+    """Collect the runs of each recipe, and a line for each record that is left out."""
 
     compared: list[Comparison]
     left_out: list[str]
@@ -46,12 +46,11 @@ class Collected(NamedTuple):
 
 
 def collect(folders: Sequence[str | Path]) -> Collected:
-    """The finished runs whose records are somewhere below these folders.
-
-    Links are not followed, and a run that is there twice counts once.
+    """Find the finished runs whose records are below these folders. Links are not followed, and a
+    run that is found twice counts once.
 
     Raises:
-        UserError: a folder is not there, or no record can be used.
+        UserError: a folder does not exist, or no record can be used.
     """
     left_out: list[str] = []
     found: set[Path] = set()
@@ -83,14 +82,14 @@ def collect(folders: Sequence[str | Path]) -> Collected:
 
 
 def write(collected: Collected, folder: Path) -> Path:
-    """The page in ``folder``, in the place of an older one."""
+    """Write the page into ``folder``, replacing an older one."""
     folder.mkdir(parents=True, exist_ok=True)
     paths.write_atomically(folder / PAGE, render(collected, folder))
     return folder / PAGE
 
 
 def render(collected: Collected, folder: Path) -> str:
-    """The page for ``folder``, from which its links to the records lead."""
+    """The page, whose links to the records are relative to ``folder``."""
     found = list(map(_table, collected.compared))
     note = (
         "Machines and frameworks are in order, not ranked: machines differ in more than the device."
@@ -105,7 +104,7 @@ def render(collected: Collected, folder: Path) -> str:
 
 
 def _table(compared: Comparison) -> Table:
-    """A row for each machine, framework and number of devices."""
+    """One row per machine, framework and number of devices."""
     groups, metric = repeats(compared.finished), compared.task.metric
     rows: dict[Any, tuple[Name, dict[str, Cell | str]]] = {}
     for row in summarise(compared).to_dict("records"):

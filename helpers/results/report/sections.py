@@ -27,7 +27,7 @@ from helpers.results.tables import Table
 
 @dataclass(frozen=True)
 class Texts:
-    """Sentences, one a line."""
+    """Sentences, one per line."""
 
     title: str
     lines: Sequence[str]
@@ -67,7 +67,7 @@ def title(compared: Comparison) -> str:
 
 
 def sections(compared: Comparison) -> list[Section]:
-    """Every section that has something to show, in the order in which a reader asks."""
+    """Every section with something to show, in the order in which a reader asks."""
     on_gpus = any(entry.content["devices"]["kind"] == "gpu" for entry in compared.finished)
     devices = "All lanes have the same axes, and time starts with the first epoch. " + (
         "100 % only means that the GPU was never without a kernel, not that it was full."

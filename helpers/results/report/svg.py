@@ -1,7 +1,7 @@
 """Convert a matplotlib figure to inline SVG without a fixed size, in the page's colours.
 
-What matplotlib writes is parsed and only drawing elements are kept. Its colours become CSS
-variables (``--ink``, ``--PyTorch``, ...) so that the same chart is right on light and on dark.
+The SVG is parsed, and only drawing elements are kept. Its colours become CSS variables (``--ink``,
+``--PyTorch``, ...), so that the same chart suits light and dark pages.
 """
 
 import io
@@ -39,7 +39,7 @@ _HEX = re.compile(r"#[0-9a-fA-F]{6}\b")
 
 
 def colours() -> str:
-    """The values of the CSS variables: ``:root { --page: #FFFFFF; ...}``, and those in the dark."""
+    """The CSS variables and their values: ``:root { --page: #FFFFFF; ...}``, light and dark."""
     said = {}
     for name, theme in THEMES.items():
         families, others = (COLOURS, OTHERS) if name == "light" else (DARK, DARK_OTHERS)
