@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -75,23 +74,21 @@ def usable_cores() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-BOTH_WIDTHS = {f"test_{name}.py" for name in ("classes", "report_browser", "strange_records")}
-"""Their charts are drawn for a phone too."""
+DRAWN = {"classes", "report_browser", "report_figures", "strange_records"}
+"""The tests whose reports have charts, ``test_<name>.py``."""
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_width(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Most tests of the report read its words: its charts are drawn once, not for a phone too."""
-    if request.path.parent.name != "results" or request.path.name in BOTH_WIDTHS:
+def without_charts(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Most tests of the report read its words: drawing takes most of its time."""
+    name = request.path.stem.removeprefix("test_")
+    if request.path.parent.name != "results" or name in DRAWN:
         yield
         return
-    from helpers.results.report import page, svg  # frameworks' kernels draw no charts
-
-    def drawn(chart: Any) -> dict[str, Any]:
-        return dict.fromkeys(("wide", "narrow"), svg.inline(chart.figure(page.WIDE), chart.name))
+    from helpers.results.report import page  # frameworks' kernels draw no charts
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "_drawn", drawn)
+        patch.setattr(page, "_drawn", lambda chart: dict.fromkeys(("wide", "narrow"), ""))
         yield
 
 

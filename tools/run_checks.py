@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -92,6 +93,8 @@ LATER = (
     "tests/power",
     "tests/docs/test_adding_a_framework.py",
     "tests/environments/test_offline.py",
+    "tests/executed_notebooks/test_real_xrays.py",
+    "tests/executed_notebooks/test_your_own.py",
     "tests/kernels/test_nodes_jax.py",
     "tests/kernels/test_nodes_mxnet.py",
     "tests/kernels/test_nodes_tensorflow.py",
@@ -103,7 +106,8 @@ QUICK = ("tests/docs", "tests/training", "tests/fairness")
 # Two frameworks live in one kernel, the limits and the all-reduce need any, and ranks one with both
 # launchers; other files are named after theirs, behind "stand_in_" where they go through what a
 # framework does on GPUs, behind "nodes_" over several nodes, behind "planted_" with something in
-# the notebook that the fairness check has to notice.
+# the notebook that the fairness check has to notice. All of a framework but its nodes is one part,
+# which imports it once.
 OF_ANY = ("all_reduce", "hosts_network", "limits", "ranks")
 KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(OF_ANY, "pytorch")
 
@@ -149,8 +153,11 @@ def quick_parts() -> dict[str, Part]:
 
 def parts() -> dict[str, Part]:
     """Every part by name, in the order in which they begin: the longest first, to end together."""
-    ignored = [f"--ignore={file}" for file in (STUDY_TESTS, RECORDS)]
-    of_kernels = {name: tests(file, kernel=kernel_of(file)) for name, file in kernel_files()}
+    ignored = [f"--ignore={file}" for file in (STUDY_TESTS, RECORDS, *LATER) if EXECUTED in file]
+    files: dict[str, list[str]] = {}
+    for name, file in kernel_files():
+        files.setdefault(re.sub("^(stand_in|planted)_", "", name), []).append(file)
+    of_kernels = {name: tests(*each, kernel=kernel_of(each[0])) for name, each in files.items()}
     long = {name for name in of_kernels if name.startswith("nodes_") or name in KERNEL_OF}
     long -= set(OF_ANY)
     return {
@@ -166,6 +173,7 @@ def parts() -> dict[str, Part]:
 def kernel_files() -> list[tuple[str, str]]:
     """The test files that run in a framework's kernel, by name, without the later ones."""
     files = [f"{KERNELS}/{file.name}" for file in sorted((ROOT / KERNELS).glob("test_*.py"))]
+    files.sort(key=lambda file: "stand_in" not in file)  # they fork, before there are threads
     return [(Path(file).stem[len("test_") :], file) for file in files if file not in LATER]
 
 

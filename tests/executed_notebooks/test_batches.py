@@ -26,13 +26,13 @@ def recipe_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def executed(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the runs of `pytest --nbmake notebooks/`, without studies, on two devices.
+    """The folder of the runs of the frameworks' notebooks by nbmake, on two devices.
 
     Jupyter ends a kernel by a signal; a next run removes what that leaves, and here is none.
     """
     runs = tmp_path_factory.mktemp("nbmake")
     (runs / "temporary").mkdir()
-    words: list[str | Path] = ["--nbmake", paths.NOTEBOOKS, "--ignore-glob=*/Study_*"]
+    words = ["--nbmake", *(paths.NOTEBOOKS / f"{notebook}.ipynb" for notebook in TRAINED)]
     variables = {"ROSETTA_RUNS": str(runs), "TMPDIR": str(runs / "temporary")}
     executed_batch.in_lab("pytest", *words, "--recipe", recipe, **variables)
     return runs / "interactive"

@@ -379,13 +379,16 @@ def cells_of(notebook: str) -> str:
 def cases(tested: Tested) -> Iterator[Any]:
     """(plants, notebook, devices) for pytest: some at once every day, else each.
 
+    What is measured is planted every day in PyTorch alone: all are checked by the same lines.
+
     Two devices first: what some frameworks have compiled for them serves one, too.
     """
     for notebook, own in tested.own.items():
         yield AND.join((*EVERY_DAY, own)), notebook, 2
     measured = [name for name, plant in tested.plants.items() if plant.measured]
     for notebook in tested.notebooks if measured else ():
-        yield AND.join(measured), notebook, 1
+        later = [pytest.mark.slow] if tested.module != "pytorch" else []
+        yield pytest.param(AND.join(measured), notebook, 1, marks=later)
     for devices in (2, 1):
         for notebook in tested.notebooks:
             for name, plant in tested.plants.items():

@@ -52,6 +52,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 OF_ONE = (
+    "test_it_trains_the_recipes_network",
+    "test_other_pixels_are_caught",
+    "test_every_rule_is_the_references",
     "test_what_is_drawn_depends_on_seed_epoch_and_image_alone",
     "test_pixels_are_pillows_from_files_and_from_a_packed_folder",
     "test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader",

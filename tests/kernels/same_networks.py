@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from notebook_cells import failed
 
 from helpers.fairness import reference, reference_checks
 from helpers.fairness.check_results import Check
@@ -68,12 +67,9 @@ def assert_caught(
 ) -> None:
     """A network that computes something else, with the same weights: its logits tell.
 
-    ``spoilt`` is said as :func:`builder` wants it.
+    ``spoilt`` is said as :func:`builder` wants it; without it the network is the reference's.
     """
-    build_model = builder(framework, networks, network, device, **spoilt)
-    model = framework.exact(build_model, reference.arrays(network))
-    checks = [
-        reference_checks.same_logits(framework, model, network),
-        *reference_checks.same_in_training(framework, build_model, model, network),
-    ]
-    assert {"logits, evaluation", "logits, training"} <= failed(checks)
+    for norms, verdict in (({}, "pass"), (spoilt, "fail")):
+        build_model = builder(framework, networks, network, device, **norms)
+        model = framework.exact(build_model, reference.arrays(network))
+        assert reference_checks.same_logits(framework, model, network).verdict == verdict

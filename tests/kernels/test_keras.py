@@ -64,7 +64,7 @@ def small(folder: Path, **given: Any) -> Names:
     return names_of(NOTEBOOK, folder, recipe=str(recipe), **given)
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.slow), 2])
 def names(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Names:
     """On one device and on two, before it trains."""
     return small(tmp_path_factory.mktemp("notebook"), devices=request.param, batch_size=8)

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import ranks_tools
 from nodes_tests import test_two_nodes_take_the_steps_of_one as test_two_nodes_take_the_steps_of_one
 from trained_on_ranks import on_ranks, prepare
 
@@ -12,21 +11,10 @@ from helpers.launch.failures import RankError
 NOTEBOOK, ONE_NODE = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
 
 
-MEET = """
-from datetime import timedelta
-import torch.distributed as dist
-import ranks_tools as tools
-how = {"init_method": "env://", "timeout": timedelta(seconds=10)}
-dist.init_process_group("gloo", rank=tools.here().rank, world_size=2, **how)
-tools.keep(dist.get_world_size())
-dist.destroy_process_group()
-"""
-
-
-def test_a_process_group_meets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torchrun has a store of its own, and whoever started us by torchrun has left word of it."""
+@pytest.fixture(autouse=True)
+def started_by_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a store of its own, and leaves word of it: the ranks meet at theirs nevertheless."""
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-    assert ranks_tools.run(tmp_path, MEET) == [2, 2]
 
 
 def test_a_notebook_of_one_node_says_so(tmp_path: Path) -> None:
