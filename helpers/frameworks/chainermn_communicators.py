@@ -37,7 +37,6 @@ class OverGrid(NaiveCommunicator):
         super().__init__(mpi_comm)
         self.name, self.grid, self._way = name, ranks.arrange(shape, mpi_comm), ways.WAYS[name]
         self.by = f"{name} {grids.in_words(shape)}"  # what a record says
-        self.copied = 0  # bytes, by the last mean
         atexit.register(self.grid.free)  # before MPI ends, which would say that they are left
 
     def split(self, color: int, key: int) -> Any:
@@ -50,7 +49,6 @@ class OverGrid(NaiveCommunicator):
         for each in parameters:
             if each.grad is None:  # only with zero_fill
                 each.grad = np.zeros_like(each.data)
-        self.copied = 0
         types = sorted(parameters, key=lambda each: str(each.grad.dtype))  # the rest as it was
         for _, group in groupby(types, key=lambda each: str(each.grad.dtype)):
             self._mean_of([each.grad for each in group])
@@ -62,7 +60,7 @@ class OverGrid(NaiveCommunicator):
         places = np.split(buffer, ends[:-1])
         for place, each in zip(places, gradients, strict=True):
             place[:] = each.reshape(-1)
-        self.copied += 2 * buffer.nbytes + self._way(self.grid, buffer, mean=True)
+        self._way(self.grid, buffer, mean=True)
         if chainer.is_debug():
             self._ensure_all_finite(buffer)
         for place, each in zip(places, gradients, strict=True):

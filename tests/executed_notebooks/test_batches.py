@@ -32,7 +32,8 @@ def executed(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     runs = tmp_path_factory.mktemp("nbmake")
     (runs / "temporary").mkdir()
-    words = ["--nbmake", *(paths.NOTEBOOKS / f"{notebook}.ipynb" for notebook in TRAINED)]
+    words: list[str | Path] = ["--nbmake"]
+    words += [paths.NOTEBOOKS / f"{notebook}.ipynb" for notebook in TRAINED]
     variables = {"ROSETTA_RUNS": str(runs), "TMPDIR": str(runs / "temporary")}
     executed_batch.in_lab("pytest", *words, "--recipe", recipe, **variables)
     return runs / "interactive"

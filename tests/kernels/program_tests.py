@@ -20,8 +20,8 @@ import shared_batches
 from framework_tests import *
 from framework_tests import OfFramework
 from notebook_cells import failed, recipe_of_resnet44, write_different_images
-from notebook_program import Names, fairness_check, in_each, names_of
-from resuming import assert_own_resumes, assert_resumes
+from notebook_program import Names, fairness_check, in_each, names_of, own_names
+from resuming import assert_own_resumes
 
 from helpers.errors import LoaderError
 from helpers.fairness import process_checks, reference, reference_checks
@@ -39,8 +39,6 @@ class OfPrograms(OfFramework):
     """What the notebook's network sees of pixels (N, H, W, C), as floats (N, 3, H, W)."""
     kept: str = "replica 0's"
     """Whose running statistics are kept of two devices'."""
-    bits: bool = True
-    """Whether a killed run continues to the last bit."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -91,17 +89,11 @@ def test_it_trains_the_recipes_network(adapter: OfPrograms, notebook: str, tmp_p
     assert {name: array.shape for name, array in held.items()} == shapes("resnet44")
 
 
-def own_names(adapter: OfPrograms, notebook: str, folder: Path, **given: Any) -> Names:
-    """The names of a notebook with a small custom network, whose check takes no time."""
-    recipe = own_networks.recipe_of(folder / "recipe", adapter.module)
-    return names_of(notebook, folder, recipe=str(recipe), **given)
-
-
 def test_other_pixels_are_caught(adapter: OfPrograms, notebook: str, tmp_path: Path) -> None:
     def shifted(pixels: np.ndarray, random: Any) -> np.ndarray:
         return centre(np.roll(pixels, 1, axis=1), random)
 
-    names = own_names(adapter, notebook, tmp_path)
+    names = own_names(notebook, tmp_path)
     centre = names["centre"]
     names["centre"] = shifted
     assert "evaluation pixels" in failed(fairness_check(names).checks)
@@ -121,7 +113,7 @@ def test_a_loader_that_leaves_images_out_is_caught(
                 names["train_steps"](replica, islice(loader, steps - 1), steps)
 
     data = str(write_different_images(tmp_path, ".png"))
-    names = own_names(adapter, notebook, tmp_path, data=data)
+    names = own_names(notebook, tmp_path, data=data)
     sound = names["make_loader"]
     with pytest.raises(LoaderError, match=r"epoch 1 took (\d+) of (?!\1)\d+ steps"):
         in_each(names, too_few)
@@ -184,13 +176,6 @@ def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(
     """Own network, own reader, classes, momentum, warm-up and drops."""
     recipe = own_networks.recipe_of_classes(tmp_path / "recipe", adapter.module)
     assert_own_resumes(notebook, tmp_path, recipe, program=notebook_program.__file__)
-
-
-@pytest.mark.slow  # three processes train; the run of a custom recipe is killed every day
-def test_a_killed_run_goes_on_as_if_nothing_had_been(
-    adapter: OfPrograms, notebook: str, tmp_path: Path
-) -> None:
-    assert_resumes(notebook, tmp_path, bits=adapter.bits, program=notebook_program.__file__)
 
 
 SAID = {

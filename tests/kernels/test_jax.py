@@ -14,7 +14,7 @@ import numpy as np
 import own_networks
 import pytest
 from notebook_cells import failed
-from notebook_program import Names, fairness_check, names_of
+from notebook_program import Names, fairness_check, names_of, own_names
 from program_tests import *
 from program_tests import OfPrograms
 
@@ -35,20 +35,14 @@ BIASED = "running variance after a step", "running variance after 5 SGD steps"
 """What differs for a known reason: Flax keeps the biased variance."""
 
 
-def small(folder: Path, **given: Any) -> Names:
-    """The notebook's names with a small custom network, whose check takes no time."""
-    recipe = own_networks.recipe_of(folder / "recipe", "jax")
-    return names_of(NOTEBOOK, folder, recipe=str(recipe), **given)
-
-
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> Names:
     """The notebook's names on two devices, before it trains; nothing is compiled yet."""
-    return small(tmp_path_factory.mktemp("notebook"), devices=2, batch_size=2)
+    return own_names(NOTEBOOK, tmp_path_factory.mktemp("notebook"), devices=2, batch_size=2)
 
 
 def test_the_check_is_passed_in_16_bits(tmp_path: Path) -> None:
-    found = fairness_check(small(tmp_path, devices=2, precision="bf16"))
+    found = fairness_check(own_names(NOTEBOOK, tmp_path, devices=2, precision="bf16"))
     assert failed(found.checks) == set() and found.comparable
 
 
@@ -128,7 +122,7 @@ def test_a_training_step_never_waits_for_the_device(
     array = type(jnp.zeros(1))
     for name in ("__float__", "__bool__", "__index__", "block_until_ready", "__array__", "item"):
         monkeypatch.setattr(array, name, noted(read, getattr(array, name)))
-    names = small(tmp_path, devices=2, precision=precision)
+    names = own_names(NOTEBOOK, tmp_path, devices=2, precision=precision)
     replica, batch = shallow_replica(names), noise(names)
     found = []
     for steps in (1, 1, 3):  # the first compiles

@@ -9,13 +9,12 @@ from typing import Any
 
 import keras
 import numpy as np
-import own_networks
 import pytest
 import tensorflow as tf
 from framework_tests import STEP
-from mirrored import tuned
+from mirrored import *
 from notebook_cells import EPSILON_FIRST, failed, recipe_of_resnet44
-from notebook_program import Names, fairness_check, names_of
+from notebook_program import Names, fairness_check, names_of, own_names
 from program_tests import *
 from program_tests import OfPrograms
 
@@ -58,16 +57,12 @@ def test_it_trains_the_recipes_network_in_bf16(tmp_path: Path) -> None:
     assert {variable.dtype for variable in network.variables} == {"float32"}
 
 
-def small(folder: Path, **given: Any) -> Names:
-    """The names of the notebook with a small custom network, whose check takes no time."""
-    recipe = own_networks.recipe_of(folder / "recipe", "keras")
-    return names_of(NOTEBOOK, folder, recipe=str(recipe), **given)
-
-
 @pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.slow), 2])
 def names(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Names:
     """On one device and on two, before it trains."""
-    return small(tmp_path_factory.mktemp("notebook"), devices=request.param, batch_size=8)
+    return own_names(
+        NOTEBOOK, tmp_path_factory.mktemp("notebook"), devices=request.param, batch_size=8
+    )
 
 
 class Noting:
@@ -172,17 +167,6 @@ def test_the_clock_sees_what_fit_waits_for(names: Names) -> None:
     assert waited[1] > waited[0] + 0.5
 
 
-def test_nothing_that_is_iterated_is_tuned(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An iterator that ends would wait for the thread that tunes it."""
-    found, run = tuned(monkeypatch), names["run"]
-    replica = names["make_replica"](names["build_model"]())
-    names["train_steps"](replica, names["make_loader"](run.train_part, True), 1)
-    fitted = len(found)
-    names["predict"](replica, names["make_loader"](run.valid_part, False), len(run.valid_part))
-    assert 0 < fitted < len(found)
-    assert not any(found)
-
-
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_three_steps_are_one_after_two_that_were_saved(names: Names, optimizer: str) -> None:
     """Momentum's velocity and the place in the schedule too, to the last bit."""
@@ -208,24 +192,6 @@ def test_three_steps_are_one_after_two_that_were_saved(names: Names, optimizer: 
     assert (state["step"], after["step"]) == (2, 3)
     for name, array in whole.items():
         assert np.array_equal(resumed[name], array), name
-
-
-@pytest.mark.parametrize(("execution", "devices"), [("compiled", 2), ("eager", 1)])
-def test_a_step_trains_the_same_in_other_ways(tmp_path: Path, execution: str, devices: int) -> None:
-    """As a graph, operation by operation, and compiled by XLA."""
-    found = []
-    for how in ("default", execution):
-        names = small(tmp_path, batch_size=8, execution=how, devices=devices)
-        run, replica = names["run"], names["make_replica"](names["build_model"]())
-        watch = framework.watch(replica)
-        batch = names["make_loader"](run.train_part, True)[0]
-        loss = names["train_steps"](replica, [batch], 1)
-        seen = watch.seen()
-        assert seen.updates == 1 and seen.execution.startswith(execution) == (how == execution)
-        found.append((loss, [each.numpy() for each in replica.network.weights]))
-    (loss, weights), (other_loss, others) = found
-    assert other_loss == pytest.approx(loss, rel=1e-4)
-    assert all(np.allclose(*pair, atol=1e-4) for pair in zip(weights, others, strict=True))
 
 
 def seen(names: Names, pixels: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ CHECK = framework.OWN_PARAMETERS["all_reduce"]
 
 
 def test_gradients_are_those_of_naive() -> None:
-    """Integers bit for bit, floats but for the order of additions, on every grid and rank."""
+    """Integers bit for bit, on every grid and rank."""
     ranks = [str(paths.MPIEXEC), "-n", str(RANKS), sys.executable, "-m", "mpi4py"]
     done = subprocess.run(
         [*ranks, str(chainermn_grids.__file__)],

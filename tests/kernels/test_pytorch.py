@@ -16,9 +16,9 @@ import psutil
 import pytest
 import torch
 from notebook_cells import failed
-from notebook_program import Names, fairness_check, in_each, names_of
+from notebook_program import Names, fairness_check, in_each, names_of, own_names
 from program_tests import *
-from program_tests import OfPrograms, own_names
+from program_tests import OfPrograms
 from torch.utils._python_dispatch import TorchDispatchMode
 from torchvision.transforms.v2 import functional as transforms
 
@@ -41,9 +41,9 @@ OWN_STATISTICS = {
 
 
 def test_validating_with_other_statistics_than_are_saved_is_caught(
-    adapter: OfPrograms, notebook: str, tmp_path: Path
+    notebook: str, tmp_path: Path
 ) -> None:
-    names = own_names(adapter, notebook, tmp_path, devices=2, changes=OWN_STATISTICS[notebook])
+    names = own_names(notebook, tmp_path, devices=2, changes=OWN_STATISTICS[notebook])
     assert "validated with the statistics that are saved" in failed(fairness_check(names).checks)
 
 
@@ -120,10 +120,10 @@ def assert_own(addresses: Sequence[str]) -> None:
 
 
 def test_launched_processes_listen_to_none_but_this_machine(
-    adapter: OfPrograms, as_in_a_cluster: None, tmp_path: Path
+    as_in_a_cluster: None, tmp_path: Path
 ) -> None:
     """Nor does the store at which they meet, in the notebook's process."""
-    names, notebook = own_names(adapter, NOTEBOOKS[0], tmp_path, devices=2), os.getpid()
+    names, notebook = own_names(NOTEBOOKS[0], tmp_path, devices=2), os.getpid()
 
     def of_both(names: Names) -> tuple[list[str], list[str]]:
         names["dist"].all_reduce(torch.ones(1))

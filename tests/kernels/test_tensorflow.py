@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import own_networks
 import pytest
 import tensorflow as tf
-from mirrored import tuned
+from mirrored import *
+from mirrored import fixed_batch
 from notebook_cells import failed
-from notebook_program import Names, fairness_check, names_of
+from notebook_program import Names, fairness_check, own_names
 from program_tests import *
 from program_tests import OfPrograms
 from tensorflow.python.framework import ops
@@ -28,12 +28,6 @@ NOTEBOOK = "TensorFlow_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
 
 
-def small(folder: Path, **given: Any) -> Names:
-    """The notebook's names with a small custom network, whose check takes no time."""
-    recipe = own_networks.recipe_of(folder / "recipe", "tensorflow")
-    return names_of(NOTEBOOK, folder, recipe=str(recipe), **given)
-
-
 def test_a_run_in_the_same_kernel_takes_no_earlier_ones_all_reduce_for_its_own() -> None:
     for size in (2, 3):
         framework.configure("fp32", "cpu")
@@ -48,7 +42,7 @@ def summed(size: int) -> Any:
 
 def test_every_image_is_evaluated_once(tmp_path: Path) -> None:
     """In batches of one shape, so that nothing is traced again."""
-    names = small(tmp_path, devices=2)
+    names = own_names(NOTEBOOK, tmp_path, devices=2)
     run = names["run"]
     targets = np.zeros((130, len(run.images.classes)), np.float32)
     part = replace(run.train_part, rows=run.train_part.rows[:130], targets=targets)
@@ -76,7 +70,7 @@ def test_a_training_step_never_waits_for_the_device(
         return sound(tensor)
 
     monkeypatch.setattr(kind, "_numpy", noted)
-    names = small(tmp_path, devices=2)
+    names = own_names(NOTEBOOK, tmp_path, devices=2)
     replica = names["make_replica"](names["build_model"]())
     batch = fixed_batch(names)
     names["train_steps"](replica, [batch], 1)
@@ -88,53 +82,14 @@ def test_a_training_step_never_waits_for_the_device(
     assert counts == [1, 1], "the host waits for an epoch, however many its steps"
 
 
-def fixed_batch(names: Names) -> Any:
-    """Two images for each device, as the loader gives them."""
-    run, r = names["run"], names["run"].recipe
-    count = 2 * len(run.devices)
-    pixels = np.random.default_rng(0).integers(0, 256, (count, r.crop, r.crop, 1), dtype=np.uint8)
-    targets = np.zeros((count, r.outputs), np.float32)
-    return framework.as_loaded(pixels, targets, np.arange(count))
-
-
-@pytest.mark.parametrize(("execution", "devices"), [("compiled", 2), ("eager", 1)])
-def test_a_step_trains_the_same_in_other_ways(tmp_path: Path, execution: str, devices: int) -> None:
-    """As a graph, operation by operation, and compiled by XLA."""
-    found = []
-    for how in ("default", execution):
-        names = small(tmp_path, execution=how, devices=devices)
-        try:
-            replica = names["make_replica"](names["build_model"]())
-            watch = framework.watch(replica)
-            loss = names["train_steps"](replica, repeat(fixed_batch(names), 2), 2)
-            executed = watch.seen().execution.split()[0]
-        finally:
-            tf.config.run_functions_eagerly(False)
-        found.append((loss, framework.dump_weights(replica.network)["weight"]))
-        assert how in ("default", executed)
-    (loss, weight), (other_loss, other) = found
-    assert other_loss == pytest.approx(loss, rel=1e-4)
-    assert np.abs(weight - other).max() < 1e-3
-
-
 @pytest.mark.parametrize(
     "how", [{"precision": "bf16"}, {"execution": "compiled"}], ids=["bf16", "compiled"]
 )
 def test_the_check_is_passed_in_16_bits_and_compiled(tmp_path: Path, how: dict[str, str]) -> None:
-    names = small(tmp_path, devices=2, **how)
+    names = own_names(NOTEBOOK, tmp_path, devices=2, **how)
     found = fairness_check(names)
     assert failed(found.checks) == set()
     assert (names["compute"] == tf.bfloat16) == ("precision" in how)
-
-
-def test_nothing_that_is_iterated_is_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An iterator that ends would wait for the thread that tunes it."""
-    names, found = small(tmp_path, devices=2), tuned(monkeypatch)
-    run = names["run"]
-    next(iter(names["make_loader"](run.train_part, True)))
-    for _ in names["make_loader"](run.valid_part, False):
-        pass
-    assert found and not any(found)
 
 
 def test_float32_is_float32() -> None:
