@@ -12,7 +12,6 @@ from typing import Any
 
 import own_networks
 from notebook_cells import write_noise_images
-from resuming import EPOCHS
 
 from helpers.fairness.check_results import FairnessCheck
 from helpers.frameworks import row_of
@@ -128,8 +127,8 @@ def _check(names: Names) -> FairnessCheck:
     return found
 
 
-def _main(notebook: str, folder: str, resumes: str, recipe: str) -> None:
-    how: Names = {"epochs": EPOCHS, "batch_size": 8, "resume": resumes == "1", "data": "auto"}
+def _main(notebook: str, folder: str, resumes: str, recipe: str, epochs: str) -> None:
+    how: Names = {"epochs": int(epochs), "batch_size": 8, "resume": resumes == "1", "data": "auto"}
     train(notebook, Path(folder), checked=False, recipe=recipe, **how)
 
 

@@ -34,7 +34,7 @@ def assert_own_resumes(notebook: str, folder: Path, recipe: Path, *, program: st
     """Killed at a random step and resumed, a run has the losses and weights of a whole one.
 
     To the last bit. ``program`` is what trains: a file that is called with notebook, run, 1 or 0
-    for resume, and recipe.
+    for resume, recipe and epochs.
     """
     whole = folder / "whole"
     start = partial(_start, program, notebook, recipe=recipe)
@@ -80,6 +80,7 @@ def _start(
     program: str, notebook: str, folder: Path, *, resume: bool, recipe: Path
 ) -> "subprocess.Popen[str]":
     command = [sys.executable, program, notebook, str(folder), str(int(resume)), str(recipe)]
+    command.append(str(EPOCHS))
     folder.mkdir(exist_ok=True)
     environment = os.environ | {"TMPDIR": own_temporary_folder()}
     with (folder / SAID).open("w") as out:  # a pipe would stay open as long as any grandchild
