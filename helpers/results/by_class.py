@@ -14,8 +14,9 @@ MOST = 20
 
 
 def chances(entries: Sequence[Entry]) -> list[float]:
-    """What guessing achieves by the first metric: one value if all runs have the same number of
-    classes. Runs whose record does not give this number yet have none.
+    """What guessing achieves by the first metric, for each number of classes.
+
+    Runs whose record does not give this number yet have no value.
     """
     found = set()
     for content in (entry.content for entry in entries):
@@ -26,8 +27,9 @@ def chances(entries: Sequence[Entry]) -> list[float]:
 
 
 def table(compared: Comparison) -> Table:
-    """One row per finding or class, one column per framework, on its most devices. The table is
-    empty for more than ``MOST`` classes; the CSV file has all, with intervals.
+    """One row per finding or class, one column per framework, on its most devices.
+
+    The table is empty for more than ``MOST`` classes; the CSV file has all, with intervals.
     """
     task, rows, odd = compared.task, dict[str, dict[str, Cell]](), dict[str, None]()
     for entry in widest(compared.finished):

@@ -66,8 +66,9 @@ def disturbed(content: Mapping[str, Any]) -> bool:
 
 
 def steady(content: Mapping[str, Any]) -> list[float]:
-    """Images/s of the last process's epochs without its first epoch, which contains compiling. If
-    there is no other epoch, that of the first. ``training.images_per_second`` is their median.
+    """Images/s of the last process's epochs without its first epoch, which contains compiling.
+
+    If there is no other epoch, that of the first. ``training.images_per_second`` is their median.
     """
     epochs = content.get("epochs") or []
     own = epochs[resumed_after(content) :] or epochs
@@ -106,9 +107,10 @@ RANKED = ("gpu", "cpu")
 
 
 def kind(content: Mapping[str, Any]) -> str:
-    """What the run's times belong to: ``gpu`` or ``cpu`` if each device has its own GPU or cores;
-    ``shared cores`` if CPU devices share cores, or their cores are not known; ``simulated`` if the
-    nodes were processes of one machine.
+    """The kind of devices that the run's times belong to.
+
+    ``gpu`` or ``cpu``: each device has its own GPU or cores. ``shared cores``: CPU devices share
+    cores, or their cores are not known. ``simulated``: the nodes were processes of one machine.
     """
     if simulated_nodes(content):
         return "simulated"
@@ -134,8 +136,9 @@ def nodes(content: Mapping[str, Any]) -> int:
 
 
 def hosts_of(content: Mapping[str, Any]) -> list[str]:
-    """The machines of a run; simulated nodes count as one. The first machine has its own name, as
-    in runs on one node, because Slurm may give it another.
+    """The machines of a run; simulated nodes count as one.
+
+    The first machine has its own name, as in runs on one node, because Slurm may give it another.
     """
     several = nodes(content) > 1 and not simulated_nodes(content)
     others = content["cluster"]["hosts"][1:] if several else []

@@ -132,6 +132,7 @@ class Comparison:
 
 def load(experiments: str | Path | Iterable[str | Path] = "latest") -> Comparison:
     """Load the runs of an experiment (a name under ``runs/``, or a folder), or of several together.
+
     An experiment that is named twice counts once. A record that cannot be read, or that has another
     task than the last run of its experiment, is reported in the result and does not hide the
     others.

@@ -130,8 +130,10 @@ def _tensorboard(found: Runs, folder: Path) -> None:
 
 
 def _mllog(found: Runs, folder: Path) -> None:
-    """A file of MLPerf log lines for each run, as in its open division. MLPerf's checker accepts
-    those of ResNet-50 (ruleset 4.0.0), and knows none of the other networks.
+    """A file of MLPerf log lines for each run, as in its open division.
+
+    MLPerf's checker accepts those of ResNet-50 (ruleset 4.0.0), and knows none of the other
+    networks.
     """
     from mlperf_logging import mllog
 

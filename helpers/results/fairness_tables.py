@@ -16,6 +16,7 @@ Check = dict[str, Any]
 
 def not_passed(compared: Comparison) -> Table:
     """One row per check, verdict and reason, with the runs concerned; failed checks come first.
+
     Checks that were not made for the same reason share a row. A check that another run of the label
     made, such as the comparison of devices, has no row.
     """

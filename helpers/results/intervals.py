@@ -73,6 +73,7 @@ def change(found: Interval) -> str:
 
 def updates_to(target: float, updates: ArrayLike, values: ArrayLike) -> float:
     """The number of updates after which a curve first reaches ``target``, by linear interpolation.
+
     Infinite if it never does.
     """
     at, heights = np.asarray(updates, float), np.asarray(values, float)
@@ -84,9 +85,10 @@ def updates_to(target: float, updates: ArrayLike, values: ArrayLike) -> float:
 
 
 def soon(alone: ArrayLike, others: ArrayLike) -> str:
-    """How many times as soon ``others`` reach the target as ``alone`` (:func:`updates_to`). Pairs
-    are compared. There is an interval if all runs reached it; otherwise the median, in which a run
-    that never did counts as the latest.
+    """How many times as soon ``others`` reach the target as ``alone`` (:func:`updates_to`).
+
+    Pairs are compared. There is an interval if all runs reached it; otherwise the median, in which
+    a run that never did counts as the latest.
     """
     ours, theirs = np.asarray(others, float), np.asarray(alone, float)
     if not np.isfinite(theirs).all():

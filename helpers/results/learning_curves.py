@@ -17,8 +17,9 @@ NOT_REACHED = "not reached"
 
 @lru_cache(maxsize=1024)
 def history(entry: Entry) -> pd.DataFrame:
-    """The record's epochs, with ``clock`` and ``seen``: the seconds of training and validation, and
-    the images trained on, until the end of each epoch.
+    """The record's epochs, with ``clock`` and ``seen`` at the end of each.
+
+    These are the seconds of training and validation, and the images trained on.
     """
     epochs = pd.DataFrame(entry.content.get("epochs") or [])
     if not epochs.empty:
@@ -30,8 +31,9 @@ def history(entry: Entry) -> pd.DataFrame:
 
 
 def spread(group: Sequence[Entry]) -> pd.DataFrame:
-    """:func:`history` of runs that repeat each other: medians by epoch, for the epochs that all
-    runs trained. ``<name>_low`` and ``_high`` hold the minimum and maximum of the runs.
+    """:func:`history` of repeats: medians by epoch, for the epochs that all runs trained.
+
+    ``<name>_low`` and ``_high`` hold the minimum and maximum of the runs.
     """
     each = [history(entry) for entry in group]
     known = [epochs.set_index("epoch") for epochs in each if not epochs.empty]
@@ -44,6 +46,7 @@ def spread(group: Sequence[Entry]) -> pd.DataFrame:
 
 def on_same_batches(entries: Sequence[Entry]) -> str:
     """Whether runs with the same seed and number of devices had the same batches, and their losses.
+
     Empty if no two frameworks can be compared.
     """
     groups: dict[Any, list[Entry]] = {}
@@ -74,8 +77,9 @@ def on_same_batches(entries: Sequence[Entry]) -> str:
 
 
 def reached(entry: Entry, metric: Metric, wanted: float) -> dict[str, Any]:
-    """Epoch, seconds and images until the end of the first epoch that reached ``wanted``. Empty if
-    no epoch did. Seconds include training and validation; nothing is interpolated.
+    """Epoch, seconds and images until the end of the first epoch that reached ``wanted``.
+
+    Empty if no epoch did. Seconds include training and validation; nothing is interpolated.
     """
     epochs = history(entry)
     there = epochs if epochs.empty else epochs[epochs[metric.of_epoch] >= wanted]
@@ -86,9 +90,7 @@ def reached(entry: Entry, metric: Metric, wanted: float) -> dict[str, Any]:
 
 
 def targets(compared: Comparison) -> list[float]:
-    """The values of the shown metric that the recipes of these runs set as targets, in rising
-    order.
-    """
+    """The shown metric's values that the recipes of these runs set as targets, in rising order."""
     recipes = [entry.content["recipe"] for entry in compared.finished]
     shown = [recipe for recipe in recipes if tasks.metric_of(recipe) is compared.metric]
     return sorted({value for recipe in shown for value in recipe["quality_targets"]})

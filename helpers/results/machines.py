@@ -32,8 +32,9 @@ def cores_per_device(content: Mapping[str, Any]) -> str:
 
 
 def names(contents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """``box``: each run's machine, named by its host; nothing for runs that know none. With several
-    hosts, the first gives the name; if two machines have the same, the CPU is added.
+    """``box``: each run's machine, named by its host; nothing for runs that know none.
+
+    With several hosts, the first gives the name; if two machines have the same, the CPU is added.
     """
     hosts: dict[Key, str] = {}
     keys = [key(content) for content in contents]

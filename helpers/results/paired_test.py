@@ -110,6 +110,7 @@ def _groups(compared: Comparison) -> dict[str, list[Entry]]:
 
 def _pairs(ones: Sequence[Entry], others: Sequence[Entry]) -> Pairs:
     """Pairs of ``test`` sections of runs on the same images: the first with the first, and so on.
+
     Their resamples can be subtracted one by one, because sample and number are equal.
     """
     left: dict[Any, list[Any]] = defaultdict(list)

@@ -28,8 +28,9 @@ _KEYS = ["label", "devices"]
 
 @lru_cache(maxsize=KEPT)
 def summarise(compared: Comparison) -> pd.DataFrame:
-    """One row per label and number of devices, in the order of the frameworks. Runs that only noise
-    spoiled do not count if there are sound repeats (``runs.undisturbed``).
+    """One row per label and number of devices, in the order of the frameworks.
+
+    Runs that only noise spoiled do not count if there are sound repeats (``runs.undisturbed``).
 
     Columns: label, series, devices, nodes, kind, ranks, runs (how many repeats), comparable (every
     one passed its fairness check), flags (those that any run has), the ends of the metrics'

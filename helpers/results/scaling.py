@@ -101,6 +101,7 @@ def several(compared: Comparison) -> bool:
 
 def table(compared: Comparison) -> Table:
     """The same for a reader: one row per label and number of devices, without the rows of the base.
+
     Empty if there are only those.
     """
     rows, found = [], numbers(compared)

@@ -38,8 +38,9 @@ def _weights(said: dict[str, Any]) -> str:
 
 
 def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Settings that should be the same in all runs but are not, and which runs have which value. If
-    every framework ran the same seeds on every number of devices, these are a sweep and not a
+    """Settings that should be the same in all runs but are not, and which runs have which value.
+
+    If every framework ran the same seeds on every number of devices, these are a sweep and not a
     difference; settings that depend on the seed must then agree within each seed.
     """
     seeds: dict[Any, set[int]] = {}
@@ -58,8 +59,9 @@ def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
 
 
 def workers(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Like :func:`differences`, for loader workers that differ between runs on the same number of
-    devices. Such a difference is shown but does not matter.
+    """Loader workers that differ between runs on as many devices, like :func:`differences`.
+
+    Such a difference is shown but does not matter.
     """
     known = [entry for entry in entries if "loader_workers" in entry.content["data"]]
     found = (
@@ -104,8 +106,9 @@ def of_own_networks(entries: Iterable[Entry]) -> bool:
 
 
 def unequal(compared: Comparison) -> str | None:
-    """A sentence that says why these runs' times cannot be ranked although each may be right. None
-    if all runs did the same work.
+    """A sentence that says why these runs' times cannot be ranked although each may be right.
+
+    None if all runs did the same work.
     """
     contents = [entry.content for entry in compared.finished]
     said = []
@@ -123,8 +126,9 @@ def unequal(compared: Comparison) -> str | None:
 
 
 def departures(content: dict[str, Any]) -> str:
-    """What a run changed of the recipe that it names: ``epochs 1 instead of 5``. Empty if nothing
-    changed, or if the recipe is not known here.
+    """What a run changed of the recipe that it names: ``epochs 1 instead of 5``.
+
+    Empty if nothing changed, or if the recipe is not known here.
     """
     recipe = content["recipe"]
     if recipe["name"] not in RECIPES:

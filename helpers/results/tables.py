@@ -1,5 +1,6 @@
-"""Tables whose cells keep their numbers, for the notebook, the page and Markdown. Text is made
-last, so that no number has to be parsed from it.
+"""Tables whose cells keep their numbers, for the notebook, the page and Markdown.
+
+Text is made last, so that no number has to be parsed from it.
 """
 
 import re
@@ -28,9 +29,10 @@ LONG = 30
 
 @dataclass(frozen=True)
 class Cell:
-    """A number or a text, with the ends of its interval; ``form`` formats the number. note: what
-    follows the interval in the brackets. tone: ``good``, ``bad`` or ``other``. missing: what is
-    shown if there is no value. links: files that the page links to, by their texts.
+    """A number or a text, with the ends of its interval; ``form`` formats the number.
+
+    note: what follows the interval in the brackets. tone: ``good``, ``bad`` or ``other``. missing:
+    what is shown if there is no value. links: files that the page links to, by their texts.
     """
 
     value: float | str | None
@@ -166,9 +168,10 @@ Row = Mapping[str, Any]
 
 
 def table(title: str, corner: str, rows: Iterable[tuple[Name | str, Row]], **more: Any) -> Table:
-    """A table of rows, each with its heading; a missing cell is shown as ``-``. Columns are in the
-    order in which the rows first have them. Columns with ``-`` in every row are left out. ``more``
-    are the table's other fields.
+    """A table of rows, each with its heading; a missing cell is shown as ``-``.
+
+    Columns are in the order in which the rows first have them. Columns with ``-`` in every row are
+    left out. ``more`` are the table's other fields.
     """
     found = list(rows)
     every = dict.fromkeys(head for _, row in found for head in row)

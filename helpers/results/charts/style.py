@@ -25,9 +25,10 @@ MARKERS = {family: look[2] for family, look in LOOKS.items()}
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture of a comparison, which ``draw`` draws with a given width in inches. alt: a
-    description for screen readers. note: the text below it. folded: only its title is shown at
-    first.
+    """A picture of a comparison, which ``draw`` draws with a given width in inches.
+
+    alt: a description for screen readers. note: the text below it. folded: only its title is shown
+    at first.
     """
 
     name: str

@@ -46,8 +46,9 @@ class Collected(NamedTuple):
 
 
 def collect(folders: Sequence[str | Path]) -> Collected:
-    """Find the finished runs whose records are below these folders. Links are not followed, and a
-    run that is found twice counts once.
+    """Find the finished runs whose records are below these folders.
+
+    Links are not followed, and a run that is found twice counts once.
 
     Raises:
         UserError: a folder does not exist, or no record can be used.
