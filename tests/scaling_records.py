@@ -75,7 +75,6 @@ def make(
         "seconds": LAST * IMAGES / rate,
         "images_per_second": rate,
         "first_step_seconds": 1.5 + devices / 8,
-        "train_images_seen": LAST * IMAGES,
     }
     for name, factor in (("files", 1.0), ("synthetic", 1.25), ("no_allreduce", 1.6)):
         if devices > 1 or name != "no_allreduce":

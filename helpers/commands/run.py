@@ -9,7 +9,7 @@ from typing import Any
 from helpers.commands.parser import Commands, command, minutes, options
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
-from helpers.recipe import RECIPES, file_of
+from helpers.recipe import RECIPES, file_of, tables
 from helpers.runner import experiments, hangs, plans, run_experiment, sweep_file
 from helpers.terminal import say
 
@@ -140,7 +140,7 @@ def run(given: argparse.Namespace) -> int:
         if chosen.keys() & {"notebooks", "frameworks"}:  # either chooses what is run
             sweep = {key: sweep[key] for key in sweep.keys() - {"notebooks", "frameworks"}}
         also = " or the command" if len(chosen) > 1 else ""
-        where = sweep_file.located(file, also) if sweep else where
+        where = tables.located(f"{file.path}{also}") if sweep else where
     merged = sweep | chosen
     name = merged.pop("name", None)  # a name is no part of a plan
     with where:

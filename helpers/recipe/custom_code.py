@@ -17,17 +17,17 @@ from helpers.recipe.settings import Recipe
 READER = "reader"
 
 
-def digest(recipe: Path, said: str, folder: Path) -> str:
-    """The SHA-256 of the file that ``said`` names, from a ``recipe`` in ``folder``; nothing runs.
+def digest(said: str, folder: Path) -> str:
+    """The SHA-256 of the file in ``folder`` that ``said`` names; nothing of it runs.
 
     Raises:
         UserError: it does not name a file and a function, or there is no such file.
     """
     file, colon, name = said.rpartition(":")
     if not colon or not file.endswith(".py") or not name.isidentifier():
-        raise UserError(f"{recipe}: '{said}' is not file.py:name, such as \"mine.py:net\"")
+        raise UserError(f"'{said}' is not file.py:name, such as \"mine.py:net\"")
     if not (folder / file).is_file():
-        raise UserError(f"{recipe}: '{file}': there is no such file in {folder}")
+        raise UserError(f"'{file}': there is no such file in {folder}")
     return hashlib.sha256((folder / file).read_bytes()).hexdigest()
 
 

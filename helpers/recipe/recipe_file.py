@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -88,10 +89,13 @@ def read(path: str | Path) -> RecipeFile:
         UserError: it cannot be read, is not TOML, or says what no recipe may.
     """
     path = Path(os.path.expanduser(path))  # noqa: PTH111 (it never fails)
+    with tables.located(path):
+        return _read(path)
+
+
+def _read(path: Path) -> RecipeFile:
     if path.stem in NAMES and path.resolve().parent != FOLDER:
-        raise UserError(
-            f"{path}: '{path.stem}' is the name of a built-in recipe: give yours another name"
-        )
+        raise UserError(f"'{path.stem}' is the name of a built-in recipe: give yours another name")
     text, found = _tables(path)
     recipe = demo = _recipe(path, text, found)
     if "demo" in found:
@@ -105,14 +109,14 @@ def read(path: str | Path) -> RecipeFile:
 
 def _tables(path: Path) -> tuple[str, Tables]:
     """A file's text, and its tables upon those of the recipe that it begins with."""
-    text, content = tables.load(path)
-    given: Tables = msgspec.to_builtins(tables.checked(path, content, tables.FILE))
+    text, content = _content(path)
+    given: Tables = msgspec.to_builtins(tables.checked(content, tables.FILE))
     begun: Tables = {}
     if (name := content.get("recipe")) is not None:
         if name not in NAMES or path.resolve() == FOLDER / f"{name}.toml":
             raise UserError(
-                f"{path}: recipe: '{name}' is not a built-in recipe: begin with one of "
-                f"{', '.join(NAMES)}, or with none"
+                f"recipe: '{name}' is not a built-in recipe: begin with one of {', '.join(NAMES)}, "
+                "or with none"
             )
         begun = _tables(FOLDER / f"{name}.toml")[1]
     found = {
@@ -123,6 +127,26 @@ def _tables(path: Path) -> tuple[str, Tables]:
     if "sweep" in given:
         found["sweep"] = given["sweep"]
     return text, found
+
+
+def _content(path: Path) -> tuple[str, dict[str, Any]]:
+    """The text of a recipe's TOML file, and its content."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        content = tomllib.loads(text, parse_float=_finite)
+    except OSError as error:
+        raise UserError(f"the recipe cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"not TOML, as a recipe is: {error}") from None
+    if not content:
+        raise UserError("the file is empty; docs/recipes.md lists its keys")
+    return text, content
+
+
+def _finite(text: str) -> float:
+    if (value := float(text)) - value != 0:
+        raise ValueError(f"{text} is no number to train with")
+    return value
 
 
 def _upon(name: str, before: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,7 +174,7 @@ def _recipe(path: Path, text: str, found: Tables) -> Recipe:
     own = {key: model.pop(key) for key in FRAMEWORKS if key in model}
     if bool(own) == (model.get("network", "own") != "own"):
         raise UserError(
-            f'{path}: model: give either network = "{NETWORKS[0]}" (or {", ".join(NETWORKS[1:])}) '
+            f'model: give either network = "{NETWORKS[0]}" (or {", ".join(NETWORKS[1:])}) '
             'or a network for each framework, such as pytorch = "mine.py:net"'
         )
     reader = data.pop("reader", "nih")
@@ -158,32 +182,30 @@ def _recipe(path: Path, text: str, found: Tables) -> Recipe:
         own[custom_code.READER], reader = reader, "own"
     elif reader not in READERS:
         raise UserError(
-            f"{path}: data.reader: unknown reader '{reader}': the readers are "
-            f"{', '.join(READERS)}, or a custom one as file.py:name"
+            f"data.reader: unknown reader '{reader}': the readers are {', '.join(READERS)}, or a "
+            "custom one as file.py:name"
         )
     options = {key: data.pop(key) for key in tables.OPTIONS if key in data}
     if wrong := [key for key in options if key not in READERS.get(reader, ())]:
-        raise UserError(f"{path}: data.{wrong[0]}: the reader {reader} has no such option")
+        raise UserError(f"data.{wrong[0]}: the reader {reader} has no such option")
     if isinstance(options.get("table"), str):
         options["table"] = str(folder / options["table"])
     if data.get("folder", "auto") != "auto":
         data["folder"] = str(folder / os.path.expanduser(data["folder"]))  # noqa: PTH111 (never fails)
     if "momentum" in train and train.get("optimizer", "adam") != "sgd":
-        raise UserError(f'{path}: train.momentum: it goes with optimizer = "sgd" only')
+        raise UserError('train.momentum: it goes with optimizer = "sgd" only')
     schedule = train.pop("lr_schedule", {"gamma": 1.0, "milestones": []})
     metrics = TASKS[train.get("task", Recipe.task)]
     if target.setdefault("metric", metrics[0]) not in metrics:
-        raise UserError(
-            f"{path}: target.metric: '{target['metric']}' does not go with the task: give "
-            f"{' or '.join(metrics)}"
-        )
+        said = f"'{target['metric']}' does not go with the task: give {' or '.join(metrics)}"
+        raise UserError(f"target.metric: {said}")
     if own.keys() - {custom_code.READER}:
         model = {"network": "own", "weights": model.get("weights", "random")}
     data.setdefault("color_mode", "grayscale" if reader == "nih" else "rgb")
     decides = {name: found.get(name, {}) for name in (*TRAINED, "demo")}
     return Recipe(
         path.stem,
-        **data | _sizes(path, reader, data),
+        **data | _sizes(reader, data),
         **model,
         **train,
         lr_gamma=schedule["gamma"],
@@ -193,24 +215,22 @@ def _recipe(path: Path, text: str, found: Tables) -> Recipe:
         reader=reader,
         options=options,
         own=own,
-        code={
-            said.rpartition(":")[0]: custom_code.digest(path, said, folder) for said in own.values()
-        },
+        code={said.rpartition(":")[0]: custom_code.digest(said, folder) for said in own.values()},
         beside=str(folder) if own else "",
         text=tuple(text.split("\n")),
         sha256=hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest(),
     )
 
 
-def _sizes(path: Path, reader: str, data: Mapping[str, Any]) -> dict[str, int]:
+def _sizes(reader: str, data: Mapping[str, Any]) -> dict[str, int]:
     """Images and crop in pixels; without such keys the article's, or the images' own size."""
     if "image_size" not in data:
         if "crop" in data:
-            raise UserError(f"{path}: data.crop: it needs image_size, that of the images")
+            raise UserError("data.crop: it needs image_size, that of the images")
         return {} if reader == "nih" else {"image_size": 0, "crop": 0}
     image_size, crop = data["image_size"], data.get("crop", data["image_size"])
     if crop > image_size:
-        raise UserError(f"{path}: data.crop: {crop} px do not fit into {image_size} px")
+        raise UserError(f"data.crop: {crop} px do not fit into {image_size} px")
     return {"image_size": image_size, "crop": crop}
 
 

@@ -77,12 +77,9 @@ class Recipe:
 
     Sizes are in pixels, ``batch_size`` is images per device, ``learning_rate`` is for one device.
     With ``image_size`` 0 images have whatever size they have, and no crop is taken of them.
-
-    ``own`` is custom code, ``mine.py:net``, by the framework's module or ``reader``, and
-    ``code`` the SHA-256 of each such file. ``text`` is the recipe's file, line by line, ``sha256``
-    a digest of its tables that decide the training. Where a target is of ``metric``, the time to it
-    is reported.
-    ``demo`` says that the file's table ``[demo]`` holds, for a machine without a GPU.
+    ``own`` is custom code, ``mine.py:net``, by the framework's module or ``reader``, and ``code``
+    the SHA-256 of each such file. ``text`` is the recipe's file, line by line, ``sha256`` a digest
+    of its tables that decide the training. ``demo`` says that the table ``[demo]`` holds.
 
     A field with a title has to be equal in runs whose figures are compared.
     """
@@ -249,12 +246,10 @@ class ScaledRecipe:
         """The learning rate of optimiser step ``step`` (from 0): linear warm-up, then drops.
 
         Warm-up climbs from the one-device rate to the scaled one (Goyal et al. 2017, section 2.2).
-        A drop after epoch *n* holds from the first step of the next.
         """
         warmup = self.recipe.warmup_epochs * steps_per_epoch
-        rate = self.learning_rate
+        rate, start = self.learning_rate, self.recipe.learning_rate
         if step < warmup:
-            start = self.recipe.learning_rate
             rate = start + (rate - start) * step / warmup
         dropped = sum(step >= epoch * steps_per_epoch for epoch in self.recipe.lr_milestones)
         return rate * self.recipe.lr_gamma**dropped

@@ -4,8 +4,8 @@ A setting is declared once, as a field of :class:`Recipe`, with its type, its ra
 here stands in which table a file has it.
 """
 
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from data_prep.errors import DataError
 from helpers.errors import UserError
 from helpers.frameworks import NOTEBOOKS
 from helpers.recipe.settings import Recipe
@@ -109,31 +110,16 @@ def keys_of(kind: Any) -> tuple[str, ...]:
     return tuple(kind.__struct_fields__)
 
 
-def load(path: str | Path) -> tuple[str, dict[str, Any]]:
-    """The text of a recipe's TOML file, and its content.
-
-    Raises:
-        UserError: it cannot be read, is empty, or is not TOML.
-    """
+@contextmanager
+def located(where: Path | str) -> Iterator[None]:
+    """Name the file that a mistake is in."""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-        content = tomllib.loads(text, parse_float=_finite)
-    except OSError as error:
-        raise UserError(f"{path}: the recipe cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not TOML, as a recipe is: {error}") from None
-    if not content:
-        raise UserError(f"{path}: the file is empty; docs/recipes.md lists its keys")
-    return text, content
+        yield
+    except (UserError, DataError) as error:
+        raise UserError(f"{where}: {error}") from None
 
 
-def _finite(text: str) -> float:
-    if (value := float(text)) - value != 0:
-        raise ValueError(f"{text} is no number to train with")
-    return value
-
-
-def checked(path: str | Path, content: Any, kind: type[Kind]) -> Kind:
+def checked(content: Any, kind: type[Kind]) -> Kind:
     """The content of a file as a type has it.
 
     Raises:
@@ -144,4 +130,4 @@ def checked(path: str | Path, content: Any, kind: type[Kind]) -> Kind:
     except msgspec.ValidationError as error:
         said, _, where = str(error).partition(" - at `$")
         at = where.strip("`.")
-        raise UserError(f"{path}: {at + ': ' if at else ''}{said}") from None
+        raise UserError(f"{at + ': ' if at else ''}{said}") from None

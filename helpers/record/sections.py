@@ -25,7 +25,6 @@ def training(
         "seconds": sum(epoch["train_seconds"] + epoch["valid_seconds"] for epoch in history),
         "images_per_second": median(epoch["images_per_second"] for epoch in steady),
         "first_step_seconds": first_step_seconds,
-        "train_images_seen": sum(epoch["images"] for epoch in history),
     }
 
 

@@ -21,7 +21,6 @@ Rate = Annotated[float, Meta(ge=1e-6)]
 """Images per second, over all devices."""
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Share = Fraction | None
-Text = Annotated[str, Meta(min_length=1)]
 Range = Annotated[list[float], Meta(min_length=2, max_length=2)]
 Cores = Annotated[list[Count], Meta(min_length=1)]
 """Logical cores, by the system's numbers."""
@@ -46,15 +45,6 @@ class RunInfo(TypedDict):
     code: NotRequired[str]  # SHA-256 of the cells that ran and of the packages they import
 
 
-class SelfTest(TypedDict):
-    """Whether the kernel computed correctly on the run's GPUs before the experiment."""
-
-    devices: Annotated[list[str], Meta(min_length=1)]  # names, in the order of their numbers
-    seconds: Seconds  # from the start of its process to its end
-    reason: Text | None  # why it failed, and so why the run was skipped
-    versions: dict[str, str]
-
-
 class Host(TypedDict):
     name: str
     cpus: Positive | None
@@ -77,7 +67,6 @@ class OtherProcess(TypedDict):
     gpu: str  # UUID
     process: int
     name: str | None
-    memory_mib: float | None
     seen: Literal["before", "during"]  # before the run began, or first while it ran
 
 
@@ -152,7 +141,7 @@ class Parts(TypedDict):
 
 
 class Filesystem(TypedDict):
-    kind: Text  # as the system mounts it: ext4, nfs4
+    kind: str  # as the system mounts it: ext4, nfs4
     shared: bool  # with other machines
 
 
@@ -219,7 +208,6 @@ class Training(TypedDict):
     seconds: float  # training and validation
     images_per_second: Rate  # median of the last process's epochs but its first, if it has others
     first_step_seconds: float | None  # with tracing and tuning
-    train_images_seen: NotRequired[int]
     execution: NotRequired[str]  # eager, graph or compiled, and by what
     convolutions: NotRequired[str | None]  # the type they compute in
     threads: NotRequired[int | None]  # that a process computes with
@@ -339,7 +327,6 @@ class Record(TypedDict):
     state: State
     framework: Framework
     reason: NotRequired[str | None]  # why it failed, was interrupted or was skipped
-    self_test: NotRequired[SelfTest]
     cluster: NotRequired[Cluster]
     other_processes: NotRequired[OtherProcesses]
     other_programs: NotRequired[OtherPrograms]

@@ -14,7 +14,7 @@ or ``--name`` names it and runs of it failed.
 
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -137,12 +137,11 @@ def _one(experiment: Experiment, run: PlannedRun, shown: Board) -> None:
     kernel_processes.end_left(folder)
     resumes = _clear(folder)
     tested = experiment.self_tests.get(run.self_test)
-    said = {"self_test": tested.as_record()} if tested else {}
     problem = preflight.why_skipped(experiment.plan, run)
     if tested and tested.reason is not None:
         problem = problem or tested.in_words
     if problem:
-        _settle(experiment, run, "skipped", problem, said)
+        _settle(experiment, run, "skipped", problem)
         return
     gpus = preflight.gpus_here(experiment.plan, run)
     with other_gpu_processes.watched([gpu.uuid for gpu in gpus], shown.warn) as others:
@@ -151,14 +150,14 @@ def _one(experiment: Experiment, run: PlannedRun, shown: Board) -> None:
         except (KeyboardInterrupt, OSError) as error:
             reason = refusal(error) if isinstance(error, OSError) else str(error)
             with suppress(OSError):  # the disk may be full
-                _settle(experiment, run, "interrupted", reason, said)
+                _settle(experiment, run, "interrupted", reason)
             raise
-    said |= {"other_processes": others} if gpus else {}
     reason = "the notebook ended without finishing its record"
     if failure is not None:
         reason = kernel_processes.reason_of(failure)
     cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
-    _settle(experiment, run, "skipped" if cannot else "failed", reason, said)
+    about = {"other_processes": others} if gpus else {}
+    _settle(experiment, run, "skipped" if cannot else "failed", reason, **about)
 
 
 def _execute(
@@ -228,7 +227,7 @@ def _environment(experiment: Experiment, run: PlannedRun, gpus: str) -> dict[str
 
 
 def _settle(
-    experiment: Experiment, run: PlannedRun, outcome: str, reason: str, said: Mapping[str, Any]
+    experiment: Experiment, run: PlannedRun, outcome: str, reason: str, **said: Any
 ) -> None:
     """Write ``outcome`` into the record unless it says how the run ended, and what else is known.
 
@@ -242,7 +241,7 @@ def _settle(
         if outcome == "interrupted" and "devices" not in content:
             return
         content |= {"state": outcome, "reason": reason}
-    experiment.write_record(run, content | dict(said))
+    experiment.write_record(run, content | said)
 
 
 def _compare(experiment: Experiment, shown: Board) -> str | None:

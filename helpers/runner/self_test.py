@@ -47,15 +47,6 @@ class Outcome:
         why = f"environment '{self.kernel}' failed its self-test: {self.reason}"
         return f"{why} ({log}.log has the details)"
 
-    def as_record(self) -> dict[str, Any]:
-        """The record's section ``self_test``."""
-        return {
-            "devices": list(self.devices.names),
-            "seconds": round(self.seconds, 1),
-            "reason": self.reason,
-            "versions": self.versions,
-        }
-
 
 def test(kernel: str, on: Devices, gpus: Sequence[Gpu], *, log: Path) -> Outcome:
     """Test an environment on ``gpus``, or on CPU devices; the outcome says if that is impossible.

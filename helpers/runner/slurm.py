@@ -17,7 +17,7 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import GO_ON, UserError
-from helpers.recipe import file_of
+from helpers.recipe import file_of, tables
 from helpers.runner import experiments, plans, sweep_file
 from helpers.runner.plans import counted
 from helpers.terminal import say
@@ -81,7 +81,7 @@ def job_of(path: str) -> Job:
     choices = sweep_file.read(found)
     name = str(choices.pop("name", found.path.stem))
     experiments.check_name(name)
-    with sweep_file.located(found):
+    with tables.located(found.path):
         known = {key: value for key, value in choices.items() if key not in ON_NODES}
         plan = plans.make_plan(**known, recipe=path, devices=[1])
     nodes = max((run.nodes for run in plan.runs), default=1)

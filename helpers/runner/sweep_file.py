@@ -1,14 +1,12 @@
 """Read a recipe's table ``[sweep]``, which has the command's options under the same names."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
 import msgspec
 
-from data_prep.errors import DataError
 from helpers.errors import UserError
 from helpers.recipe import tables
 from helpers.recipe.recipe_file import RecipeFile
@@ -24,9 +22,10 @@ SWEEP = tables.table("Sweep", CHOICES | dict.fromkeys(LISTS, Several) | {"name":
 
 def read(file: RecipeFile) -> dict[str, Any]:
     """The choices, as ``plans.make_plan`` takes them, and ``name``; nothing where it has none."""
-    if "recipe" in file.sweep:
-        raise UserError(f"{file.path}: sweep.recipe: this file is the recipe: leave the key out")
-    found: dict[str, Any] = msgspec.to_builtins(tables.checked(file.path, file.sweep, SWEEP))
+    with tables.located(file.path):
+        if "recipe" in file.sweep:
+            raise UserError("sweep.recipe: this file is the recipe: leave the key out")
+        found: dict[str, Any] = msgspec.to_builtins(tables.checked(file.sweep, SWEEP))
     for key in found.keys() & {*LISTS}:
         value = found[key]
         if isinstance(value, str):
@@ -36,12 +35,3 @@ def read(file: RecipeFile) -> dict[str, Any]:
     if "data" in found:
         found["data"] = str(Path(os.path.expanduser(found["data"])))  # noqa: PTH111 (it never fails)
     return found
-
-
-@contextmanager
-def located(file: RecipeFile, also: str = "") -> Iterator[None]:
-    """Name the file of choices that a plan cannot have, and where they may come from ``also``."""
-    try:
-        yield
-    except (UserError, DataError) as error:
-        raise UserError(f"{file.path}{also}: {error}") from None

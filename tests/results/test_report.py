@@ -161,7 +161,7 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
 
 
 def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:
-    other = {"gpu": "GPU-1", "process": 7, "name": "x", "memory_mib": 1.0, "seen": "during"}
+    other = {"gpu": "GPU-1", "process": 7, "name": "x", "seen": "during"}
     shared: dict[str, Any] = {"other_processes": {"processes": [other], "reason": None}}
     compared = records.load(
         tmp_path,

@@ -67,11 +67,8 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_continues_stand_in(su
     begun = next(number for number, line in enumerate(lines) if line.startswith("[1/3]"))
     assert lines.index(f"warning: {FAILED}") < begun, "all of them before the first run"
 
-    good = record.read(suite.run("b", "PyTorch_MultiGPU"))["self_test"]
-    assert good["reason"] is None and good["devices"] == [A100[0]] and good["versions"]["small"]
     bad = record.read(suite.run("b", "MXNet_Gluon_MultiGPU"))
     assert bad["state"] == "skipped" and bad["reason"] == FAILED
-    assert "self_test" not in record.read(suite.run("b", "Zoo_MultiGPU"))
 
     batch = suite.folder / "runs" / "b"
     log = (batch / "self-test-mxnet-1x.log").read_text(encoding="utf-8")
