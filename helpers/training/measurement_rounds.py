@@ -20,6 +20,7 @@ TURN_SECONDS = 1.0
 STEPS, STEPS_SECONDS = 10, 2.0
 """It has so many steps where these take less than so many seconds."""
 LOADER_SECONDS = 0.3
+"""How long a turn of the loader alone lasts at least, by the first turns."""
 LEAST_ROUNDS = 6
 """Fewer have no 95 % interval of the median."""
 NARROW = 0.05
@@ -48,11 +49,6 @@ def steps_of_a_turn(seconds: float) -> int:
     """How many steps a turn counts, of so many seconds each."""
     enough = math.ceil(TURN_SECONDS / seconds)
     return max(enough, STEPS) if STEPS * seconds < STEPS_SECONDS else enough
-
-
-def batches_of_a_turn(seconds: float, least: int) -> int:
-    """How many batches a turn of the loader alone takes, of so many seconds each."""
-    return max(least, math.ceil(LOADER_SECONDS / seconds))
 
 
 def median_of(values: Sequence[float]) -> tuple[float, float, float]:

@@ -36,6 +36,8 @@ FROM_THEM = ("other_programs", "monitor", "energy", "memory", "attribution")
 """The record's sections that follow from the measurements."""
 READ_AHEAD = 2
 """Batches that each loader worker has ready: ``DataLoader``'s default."""
+MOST_BATCHES = 2**20
+"""In a turn of the loader alone, which may be a function that reads nothing."""
 AMOUNT = "steps, updates and images in the measured turns"
 
 
@@ -58,20 +60,23 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
     run.tell(notebook_run.remove, *TURNS.values(), *FROM_THEM)
     recipe, world = run.setup.recipe, run.setup.replicas
     done = {kind: Amount() for kind in TRAINED}
-    timed = {TURNS[name]: _timed(run, name, turn, done) for name, turn in turns.items()}
-    if world == 1:
-        timed.pop("no_allreduce", None)
 
     def first(value: T) -> T:
         found: T = run.gather(value)[0]
         return found
 
-    many = first(measurement_rounds.steps_of_a_turn(run.loop.typical_step))
     ahead = first(max(READ_AHEAD * run.workers * len(run.own_devices), 1))
+    timed = {TURNS[name]: _timed(run, name, turn, done, ahead) for name, turn in turns.items()}
+    if world == 1:
+        timed.pop("no_allreduce", None)
+    many = first(measurement_rounds.steps_of_a_turn(run.loop.typical_step))
+    batches, least = ahead, measurement_rounds.LOADER_SECONDS
     with run.monitor.phase("warm-up"):  # which tells how long a step on synthetic data takes
         quick = first(measurement_rounds.steps_of_a_turn(timed["synthetic"](many)))
-        read = first(measurement_rounds.batches_of_a_turn(timed["loader"](ahead), ahead))
-    steps = {"files": many, "synthetic": quick, "no_allreduce": quick, "loader": read}
+        # Equally many in all processes, which may agree on each batch.
+        while batches < MOST_BATCHES and first(timed["loader"](batches)) * batches < least:
+            batches *= 2
+    steps = {"files": many, "synthetic": quick, "no_allreduce": quick, "loader": batches}
     own = recipe.global_batch_size // run.loop.processes
     with run.others.during("rounds"):
         seconds = measurement_rounds.take_turns(
@@ -93,9 +98,12 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
 
 
 def _timed(
-    run: RunState, name: str, turn: Callable[[int], Any], done: Mapping[str, Amount]
+    run: RunState, name: str, turn: Callable[[int], Any], done: Mapping[str, Amount], ahead: int
 ) -> measurement_rounds.Turn:
-    """A turn that returns the mean seconds of a step, without the first; what it did is counted."""
+    """A turn that returns the mean seconds of a step, without the first; what it did is counted.
+
+    The loader's is without the batches that lie ready, ``ahead`` of them at most.
+    """
 
     def of_steps(steps: int) -> float:
         notes = run.loop.turn = TurnNotes() if name in done else None
@@ -120,7 +128,7 @@ def _timed(
         return seconds
 
     def of_batches(steps: int) -> float:
-        turn(READ_AHEAD * run.workers * len(run.own_devices))  # those that lie ready
+        turn(ahead)
         start = time.perf_counter()
         turn(steps)
         return (time.perf_counter() - start) / steps
