@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 VERSION = "3.11"
 SOUND = (3, 11, 8)
 """Older ones may hang as a process forks: https://github.com/python/cpython/issues/112275. PyTorch
-forks its loader workers. They are used where there is no other."""
+forks its loader workers. They are used if there is no other."""
 
 
 class NoPython(Exception):

@@ -82,7 +82,7 @@ def chainercv(python: Path, wheels: Path, run: Run) -> Path:
 
 
 def why_no_horovod() -> str:
-    """One clause on what this machine lacks to compile Horovod; empty where it has all."""
+    """One clause on what this machine lacks to compile Horovod; empty if it has all."""
     missing = [tool for tool in ("c++", "make") if shutil.which(tool) is None]
     if not missing:
         return ""

@@ -26,7 +26,7 @@ MOST_NEIGHBOURS = 20
 """Events on a GPU: another user may start one process after the other."""
 NOT_FOUND = 6
 Holder = tuple[int, float | None]
-"""A process that computes on a GPU, and MiB of its memory; None where the driver does not say."""
+"""A process that computes on a GPU, and MiB of its memory; None if the driver does not say."""
 
 
 @dataclass
@@ -120,7 +120,7 @@ def processes_on(handle: Any) -> list[Holder]:
 
 
 def compute_processes(uuids: Sequence[str]) -> list[tuple[str, int, float | None]]:
-    """GPU, process and its memory in MiB (None where the driver does not say) on these GPUs.
+    """GPU, process and its memory in MiB (None if the driver does not say) on these GPUs.
 
     Opens NVML for this one question. Raises Unavailable if the driver does not report them.
     """
@@ -133,7 +133,7 @@ def compute_processes(uuids: Sequence[str]) -> list[tuple[str, int, float | None
 
 
 def process_name(process: int) -> str | None:
-    """A process's name; None where it is gone or hidden."""
+    """A process's name; None if it is gone or hidden."""
     with suppress(psutil.Error):
         return str(psutil.Process(process).name())
     return None

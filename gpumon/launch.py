@@ -49,7 +49,7 @@ script's own variables."""
 
 
 class RankInfo(NamedTuple):
-    """Which of a job's processes this is; None where no launcher says it.
+    """Which of a job's processes this is; None if no launcher says it.
 
     local_rank: its number among those of its host. world_size: the job's processes. job_id: a name
     of this start of the job, the same for all its processes.

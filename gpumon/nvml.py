@@ -34,7 +34,7 @@ NO_MIG = "is in MIG mode, which gpumon does not record"
 
 @dataclass
 class Device:
-    """A GPU. name: ``gpu0`` by NVML's index. handle: None where it cannot be recorded.
+    """A GPU. name: ``gpu0`` by NVML's index. handle: None if it cannot be recorded.
 
     cuda: the number by which the program knows it; None: CUDA does not show it.
     """
@@ -237,7 +237,7 @@ def _device(name: str, handle: Any) -> Device:
 
 
 def _maybe(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer, decoded, or None where there is none."""
+    """The answer, decoded, or None if there is none."""
     try:
         answer = query(function, *arguments)
     except Unavailable:

@@ -46,7 +46,7 @@ class HostShare:
     """A program's part of a host.
 
     cpu: percent of the ``cores`` that it might use, and as the whole host's for as long as nothing
-    limited it; None where nothing ever did. memory: MiB of the ``memory_limit`` that it might use,
+    limited it; None if nothing ever did. memory: MiB of the ``memory_limit`` that it might use,
     likewise.
     """
 
@@ -116,7 +116,7 @@ class Phase:
         return known.total >= MEASURED * self.seconds
 
     def mean(self, known: stats.Known) -> float:
-        """Over the phase; NaN where too little of it is known."""
+        """Over the phase; NaN if too little of it is known."""
         return known.mean() if self.is_known(known) else NAN
 
     def name(self, row: Row) -> str:
@@ -204,7 +204,7 @@ def idle_pauses(phase: Phase, device: str) -> tuple[float, int]:
 
 
 def throttled(bits: stats.Floats) -> stats.Floats:
-    """Whether masks hold a reason that slows down work: 1, or 0; NaN where that is not known."""
+    """Whether masks hold a reason that slows down work: 1, or 0; NaN if that is not known."""
     masks = np.nan_to_num(bits).astype(int) & THROTTLING
     return np.where(np.isnan(bits), NAN, masks > 0)
 

@@ -191,7 +191,7 @@ def _groups(process: int) -> list[Path]:
 
 
 def _text(file: Path) -> str:
-    """A small file's text; empty where it cannot be read, as a limit is that is not set."""
+    """A small file's text; empty if it cannot be read, as a limit is that is not set."""
     with suppress(OSError, ValueError):
         return slurp(str(file)).decode().strip()
     return ""

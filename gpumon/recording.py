@@ -62,7 +62,7 @@ class Recording:
     """What one sampler wrote.
 
     frame: a row for each sample, by seconds since the start, and a column for each series of the
-    header; a value holds until the next sample, and is NaN where it is not known. A gap
+    header; a value holds until the next sample, and is NaN if it is not known. A gap
     (:mod:`gpumon.stats`) is a row of NaN and an event. damaged: lines that were left out because
     they could not be read.
     """
@@ -98,7 +98,7 @@ class Recording:
         return list(self.frame)
 
     def series(self, key: str) -> Floats | None:
-        """The values of one key, or None where the trace has no such series or never a value."""
+        """The values of one key, or None if the trace has no such series or never a value."""
         if key not in self.frame or self.frame[key].isna().all():
             return None
         return self.frame[key].to_numpy()

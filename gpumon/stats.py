@@ -120,7 +120,7 @@ def growth(
     """How much a counter grew inside the spans, and the seconds of them that this covers.
 
     times, counter: its readings, none of them NaN. Between two it grows evenly; where they are more
-    than ``longest`` seconds apart, how it grew is not known. NaN where nothing is.
+    than ``longest`` seconds apart, how it grew is not known. NaN if nothing is.
     """
     places, seconds = inside(times, spans)
     distance = np.diff(times)[places]

@@ -86,7 +86,7 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
 def _mean_line(
     kind: str, label: str, values: Floats | None, unit: str, weights: stats.Weights
 ) -> list[Line]:
-    """A line with its mean over the window at its side; none where there are no values."""
+    """A line with its mean over the window at its side; none if there are no values."""
     if values is None:
         return []
     note = figure_text(stats.known(values, weights).mean(), unit)

@@ -72,7 +72,7 @@ class Lane:
 
 
 def figure_text(value: float, unit: str) -> str:
-    """A mean over what is shown, for the side of a lane; nothing where nothing is known of it."""
+    """A mean over what is shown, for the side of a lane; nothing if nothing is known of it."""
     return f"{value:.0f} {unit}" if not math.isnan(value) else f"no figure, {unit}"
 
 

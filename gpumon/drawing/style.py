@@ -119,7 +119,7 @@ def colour_of(kind: str, colours: Theme) -> str:
 
 
 def phase_colours(names: list[str], colours: Theme) -> dict[str, str]:
-    """A colour for each phase; repeated only where there are more names than colours."""
+    """A colour for each phase; repeated only if there are more names than colours."""
     palette = colours.phases
     others = [name for name in names if name not in USUAL]
     rest = palette[len(USUAL) :]

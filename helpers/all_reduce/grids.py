@@ -18,7 +18,7 @@ Shape = tuple[int, int]
 
 
 def of(ranks: int) -> list[Shape]:
-    """All grids of so many ranks, from (ranks, 1) to (1, ranks)."""
+    """All grids of this number of ranks, from (ranks, 1) to (1, ranks)."""
     return [(ranks // columns, columns) for columns in range(1, ranks + 1) if ranks % columns == 0]
 
 
@@ -62,7 +62,7 @@ def named(text: str, ranks: int) -> tuple[str, Shape]:
 
 
 def cuts(size: int, parts: int) -> list[slice]:
-    """An array of ``size`` in so many parts, in order; the first ones may be longer by one."""
+    """Divide an array of ``size`` into parts, in order; the first parts may be longer by one."""
     each, over = divmod(size, parts)
     starts = [part * each + min(part, over) for part in range(parts + 1)]
     return [slice(*ends) for ends in pairwise(starts)]

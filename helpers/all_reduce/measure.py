@@ -4,8 +4,8 @@
 
     mpiexec -n RANKS python -m mpi4py -m helpers.all_reduce.measure ORDER
 
-Ways, grids and sizes take turns within a round, so that a slow minute of the machine
-affects all of them.
+Algorithms, grids and sizes alternate within a round, so that a slow minute of the machine affects
+all of them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def missing() -> str:
 
 
 def room(ranks_a_host: int) -> int:
-    """The largest message, up to ``LARGEST`` bytes, that so many ranks of this machine can measure.
+    """The largest message, up to ``LARGEST`` bytes, that this number of ranks can measure here.
 
     A rank takes four times that; half of the free memory is left to others.
     """
@@ -59,7 +59,7 @@ def room(ranks_a_host: int) -> int:
 def run(
     ranks: int, sizes: Sequence[int], rounds: int, seconds: float, ranks_a_host: int = 0
 ) -> list[dict[str, Any]]:
-    """Start so many ranks and have them measure.
+    """Start the ranks and let them measure.
 
     Args:
         ranks: at least 2.

@@ -49,7 +49,7 @@ class Grid:
         return whole.view(dtype)
 
     def forget(self) -> None:
-        """Give back windows and scratch; all ranks must. Its memory is not there any more."""
+        """Give back windows and scratch; all ranks must. Its memory no longer exists."""
         for window in self._windows.values():
             window.Free()
         self._windows.clear()

@@ -17,9 +17,9 @@ EXPECTED = "expected"
 class Check:
     """One line of the fairness check. ``difference``, ``threshold`` and ``rest`` share a unit.
 
-    ``rest`` is what is left of the difference once ``reason`` is taken account of; None where
+    ``rest`` is what is left of the difference once ``reason`` is taken account of; None if
     there is no known reason. ``variant`` says in a few words what a notebook trains differently if
-    the difference is above the threshold, such as ``augmentation (no flip)``; None where that would
+    the difference is above the threshold, such as ``augmentation (no flip)``; None if that would
     be a bug.
     """
 
@@ -65,12 +65,12 @@ class FairnessCheck:
         return all(check.verdict not in ("fail", DIFFERENT) for check in self.checks)
 
     def updated(self, checks: Iterable[Check], seconds: float = 0.0) -> "FairnessCheck":
-        """With these in the places of those of their names; new ones come last."""
+        """Replace the checks with these names by these; new checks come last."""
         rows = {check.check: check for check in (*self.checks, *checks)}
         return FairnessCheck(tuple(rows.values()), self.seconds + seconds)
 
     def table(self) -> pd.DataFrame:
-        """One row a check, as text for the notebook; a dash where nothing was compared."""
+        """One row per check, as text for the notebook; a dash where nothing was compared."""
         rows = [
             {
                 "check": check.check,

@@ -1,8 +1,7 @@
-"""Compare the crops that a run trained on with those that the rule of all notebooks gives.
+"""Compare the crops that a run trained on with the rule of all notebooks.
 
 Image ``i`` of an epoch (from 0) is cut and mirrored as ``default_rng([seed, epoch, i])`` draws it:
-the place from the top, that from the left, and whether it is mirrored. So nothing is left to
-chance.
+the place from the top, that from the left, and whether it is mirrored. So no row depends on chance.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Crop:
     digest: str
     fits: tuple[str, ...]
     """What it is: :data:`RULE`, or what a notebook may do instead; several where crops look alike,
-    and nothing where it is none of these."""
+    and nothing if it is none of these."""
 
 
 def drawn(sides: Sequence[int], crop: int, seed: int, epoch: int, image: int) -> tuple[int, ...]:
@@ -46,7 +45,7 @@ def drawn(sides: Sequence[int], crop: int, seed: int, epoch: int, image: int) ->
 
 
 def of_image(found: np.ndarray, source: np.ndarray, *, seed: int, epoch: int, image: int) -> Crop:
-    """What a crop is of its image.
+    """How a crop was cut from its image.
 
     Args:
         found: uint8 (crop, crop, planes).
@@ -77,7 +76,7 @@ def of_image(found: np.ndarray, source: np.ndarray, *, seed: int, epoch: int, im
 
 
 def check(crops: Sequence[Crop], misplaced: bool) -> Check:
-    """Whether the crops are the rule's."""
+    """Check that the crops follow the rule."""
     if not crops:
         return Check(CROPS, None, None, "no epoch was trained in this process")
     if misplaced:

@@ -42,7 +42,7 @@ def same_on_all_devices(
 ) -> list[Check]:
     """Gradients of n devices against one, with two images of noise for each; BatchNorm frozen.
 
-    The row of an uneven batch is that of :func:`reference_checks.same_on_all_devices`.
+    The row for an uneven batch is the same as in :func:`reference_checks.same_on_all_devices`.
 
     The check computes in float64, or gives the reason if the network cannot. Each output is a
     sigmoid here, whatever the task.

@@ -18,7 +18,7 @@ WAY = 1e-4
 def problem(framework: Any, devices: Sequence[Any]) -> str | None:
     """What is wrong with the step; None if it is right.
 
-    The gradients are compared along one random direction: by how much the loss changes there.
+    The gradients are checked along one random direction, by the change of the loss.
     """
     start, limits = reference.shallow_arrays(), LIMITS["fp32"]
     pixels, targets = reference.batch()

@@ -1,6 +1,6 @@
 """Fairness checks across a run's processes: membership, the images read, and the evaluation.
 
-None of them needs a reference, so they apply to custom networks too. Each process answers with the
+These checks need no reference, so they apply to custom networks too. Each process answers with the
 output of its own loaders and its own loop (``helpers.training.notebook_coverage``), and this module
 combines the answers. ``reference_checks`` compares the gradients of n devices with those of one,
 and ``training_loop`` compares the steps.
@@ -23,7 +23,7 @@ WEIGHTS = "weights of all processes after training"
 
 @dataclass(frozen=True)
 class Answer:
-    """What one process says of itself, of two epochs of training images, and of an evaluation."""
+    """The report of one process on itself, on two epochs of training images and an evaluation."""
 
     rank: int
     devices: int
@@ -40,7 +40,7 @@ class Answer:
 
 
 def joined(answers: Sequence[Answer], processes: int, devices: int, hosts: int) -> Check:
-    """Whether exactly the requested processes compute together."""
+    """Check that exactly the requested processes compute together."""
     ranks = [answer.rank for answer in answers]
     wrong = {
         f"{len(ranks)} of {processes} processes": abs(len(ranks) - processes),
@@ -58,9 +58,9 @@ def joined(answers: Sequence[Answer], processes: int, devices: int, hosts: int) 
 
 
 def each_once(answers: Sequence[Answer], images: int, used: int, even: int) -> Check:
-    """Whether every image was read once in each epoch, but for those that fill no batch.
+    """Check that every image is read once an epoch, except those that fill no batch.
 
-    An image that is always left out is noticed where all images fill whole batches.
+    An image that is always left out is noticed if all images fill whole batches.
     """
     worst, said = 0, f"{used} of {images}: {images - used} fill no batch and are dropped"
     if used == images:
@@ -90,9 +90,9 @@ def evaluated(
     expected: np.ndarray,
     limit: float,
 ) -> Check:
-    """Whether an evaluation counts every image once, where it belongs.
+    """Check that an evaluation counts every image once, and in its place.
 
-    A padded image, one left out or two exchanged move logits to other rows.
+    A padded, missing or exchanged image moves logits to other rows.
     """
     few = [answer.logits for answer in answers if len(answer.logits) != images]
     if few:
@@ -103,7 +103,7 @@ def evaluated(
 
 
 def mean_loss(logits: np.ndarray, targets: np.ndarray) -> float:
-    """The mean over images of one softmax's loss, or over images and findings of sigmoids'.
+    """The mean loss: of a softmax over images, or of sigmoids over images and findings.
 
     Args:
         logits: (images, outputs).
@@ -119,7 +119,7 @@ def mean_loss(logits: np.ndarray, targets: np.ndarray) -> float:
 def after_training(
     digests: Sequence[str], logits: Sequence[np.ndarray], devices: int, limit: float
 ) -> list[Check]:
-    """Whether all replicas have come to the same weights."""
+    """Check that all replicas have the same weights."""
     if devices == 1:
         return [Check(REPLICAS, None, None, "there is one device")]
     apart = [reference.relative(each, found[0]) for found in logits for each in found]

@@ -3,7 +3,7 @@
 PyTorch computes it once (``tools/make_reference.py`` in the pytorch environment), and one file per
 network stores it. Every framework is compared with it in its own environment. The weights are not
 ordinary initial weights: every BatchNorm has its own scale, offset and statistics, so that a
-missing or swapped one is noticed.
+missing or swapped layer is noticed.
 """
 
 from collections.abc import Mapping
@@ -123,7 +123,7 @@ def batch_of(task: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def network_input(pixels: np.ndarray, recipe: Recipe = RECIPES["chexnet"]) -> np.ndarray:
-    """What the network sees of grey or RGB images (N, H, W, C): normalised float64 (N, 3, H, W)."""
+    """The network's input for grey or RGB images (N, H, W, C): normalised float64 (N, 3, H, W)."""
     mean, std = (np.asarray(values)[:, None, None] for values in (recipe.mean, recipe.std))
     return (pixels.transpose(0, 3, 1, 2).astype(np.float64) / 255 - mean) / std
 
@@ -161,7 +161,7 @@ def shallow_arrays() -> weights.Arrays:
 
 
 def paths(task: str) -> Mapping[str, np.ndarray]:
-    """Where the shallow net's steps lead down a task's loss: sigmoids' or one softmax's mean.
+    """The results of the shallow network's training steps on a task's loss.
 
     For each path in PATHS the ``losses`` of its steps (5,), float64, and float32 weights after the
     last. Read once, and read-only.
@@ -170,7 +170,7 @@ def paths(task: str) -> Mapping[str, np.ndarray]:
 
 
 def load(network: str = "densenet121") -> Mapping[str, np.ndarray]:
-    """All quantities by name, float64 unless said otherwise; read once, and read-only.
+    """All quantities by name, float64 unless stated otherwise; read once, and read-only.
 
     With BatchNorm frozen: ``logits`` (4, 14), ``loss`` and the network's gradients in KEPT. In
     training mode: ``train logits`` and the running statistics of its norms there after one pass.

@@ -1,10 +1,10 @@
 """The fairness check of pixels, weights, network and gradients against the float64 reference.
 
 Each check compares what a notebook really has (its pixels, its network, its training loop) with
-the one definition in ``helpers`` or with the float64 reference, and gives a figure, a threshold
-and a verdict. A run with a failed check is marked as not comparable wherever its times are shown.
-Differences that cannot be removed are measured: the verdict is *expected* only where a stated
-cause predicts the found value to within the threshold.
+the one definition in ``helpers`` or with the float64 reference, and gives a number, a threshold and
+a verdict. A run with a failed check is marked as not comparable wherever its times are shown.
+Differences that cannot be removed are measured: the verdict is *expected* only if a stated cause
+predicts the found value to within the threshold.
 
 Both sides compute in float64 and agree to 1e-10 or better (found: 2e-13), except for pixels, which
 are float32. ``helpers.fairness.training_loop`` checks the training loop.
@@ -42,7 +42,7 @@ def same_weights(held: Mapping[str, np.ndarray], initial: Mapping[str, np.ndarra
 def same_network(
     framework: Any, network: Any, device: Sequence[Any], architecture: str = "densenet121"
 ) -> list[Check]:
-    """A float64 network with the reference's weights against the reference, on one device."""
+    """Compare a float64 network with the reference's weights with the reference, on one device."""
     known = reference.load(architecture)
     grey, targets = reference.batch(architecture)
     images = reference.network_input(grey)
@@ -93,14 +93,14 @@ N_AGAINST_ONE = ("gradients, n devices / one", "gradients, uneven batch, n devic
 
 
 def with_one_device(reason: str = "there is one device") -> list[Check]:
-    """The rows of n devices where there is one, or the others are not at hand."""
+    """The rows of n devices if there is one, or the others are not at hand."""
     return [Check(name, None, None, reason) for name in N_AGAINST_ONE]
 
 
 def same_on_all_devices(
     framework: Any, network: Any, devices: Sequence[Any], architecture: str = "densenet121"
 ) -> list[Check]:
-    """Gradients of n devices against one with the same batch; BatchNorm frozen.
+    """Compare the gradients of n devices with those of one on the same batch; BatchNorm is frozen.
 
     An even batch goes through the whole network; an uneven one, an image short, through the
     shallow net, where what a device counts for shows as well.
@@ -129,7 +129,7 @@ def same_on_all_devices(
 def uneven_on_all_devices(
     framework: Any, devices: Sequence[Any], architecture: str = "densenet121"
 ) -> Check:
-    """Check the shallow net by a batch of which one device has an image less."""
+    """Check the shallow network with a batch that gives one device an image less."""
 
     def run(part: slice, on: Sequence[Any]) -> np.ndarray:
         _, found = framework.gradients(shallow, images[part], targets[part], on)
@@ -213,7 +213,7 @@ def canonical_image(pixels: int, planes: int = 1) -> np.ndarray:
 
 
 def expected_pixels(image: np.ndarray, recipe: Recipe) -> np.ndarray:
-    """What the network is to see at evaluation: the centre crop, normalised per channel.
+    """The network's correct input in an evaluation: the centre crop, normalised per channel.
 
     Grey is repeated on every channel; float32 (3, crop, crop).
     """

@@ -39,7 +39,7 @@ ROUNDED = 1e-6
 
 @dataclass(frozen=True)
 class Epoch:
-    """What a process trained on in an epoch."""
+    """The images that a process trained on in an epoch."""
 
     number: int
     steps: int
@@ -61,7 +61,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Observed:
-    """What one process noted of its training."""
+    """The notes of one process on its training."""
 
     rank: int
     seen: Seen
@@ -238,7 +238,7 @@ def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Ch
 
 
 def updates_off(updates: int | None, steps: int, *, overflows: bool) -> int:
-    """By how many the updates are not those of the steps; 0 where they are not known."""
+    """The difference between the numbers of updates and steps; 0 if it is not known."""
     if updates is None or (overflows and updates < steps):
         return 0
     return abs(updates - steps)
@@ -256,7 +256,7 @@ def other_labels(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def other_arrays(held: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray]) -> int:
-    """How many arrays of a network are not those that it was to start with.
+    """The number of a network's arrays that differ from the correct initial weights.
 
     MXNet gives the mean over its devices, which is rounded.
     """
@@ -296,7 +296,7 @@ def order(observed: Sequence[Observed], recipe: ScaledRecipe, images: int) -> Ch
 
 
 def precision(observed: Sequence[Observed], recipe: Recipe, on_gpu: bool) -> Check:
-    """What convolutions computed in while it trained, and how the program was executed."""
+    """Check the precision of the convolutions in training, and how the program was executed."""
     seen = observed[0].seen
     wanted = DTYPES[recipe.precision]
     threads = f"{seen.threads} thread{'s' * (seen.threads != 1)}"
@@ -327,7 +327,7 @@ def evaluated(observed: Sequence[Observed]) -> list[Check]:
 
 
 def evaluations(observed: Sequence[Observed]) -> Check:
-    """Whether each evaluation read the images of its part, each in its place."""
+    """Check that each evaluation read the images of its part, each in its place."""
     wrong, said = 0, ""
     times: dict[str, int] = {}
     for each in observed:

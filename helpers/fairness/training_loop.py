@@ -66,7 +66,7 @@ OF_THEIR_OWN = {"momentum": reference.LATE, "adam": reference.EPSILON_FIRST}
 
 @dataclass(frozen=True)
 class Trial:
-    """What a notebook's training loop is to do for the check, whatever its recipe says.
+    """The training that a notebook's loop has to do for the check, whatever its recipe.
 
     ``weights`` are those of ``framework.shallow``; a step at each of ``rates`` is to be taken by
     ``rule`` on the same ``shares``, a batch for each device.
@@ -110,7 +110,7 @@ def check_fairness(
     task: str = MULTILABEL,
     skipped: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Check]:
-    """What the notebook's own training loop does, over all its devices, in its own precision.
+    """Check the notebook's own training loop, on all its devices, in its own precision.
 
     It walks down the loss of its ``task``, by plain gradient descent, by the recipe's own ``rule``,
     and by that with weight decay where the recipe has some (of the reference's size).

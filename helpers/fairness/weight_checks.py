@@ -39,7 +39,7 @@ def moment(when: str, held: Iterable[np.ndarray], *, trained: bool = False) -> M
 
 
 def together(processes: Sequence[Sequence[Moment]]) -> Check:
-    """Whether all devices had the same weights at every moment."""
+    """Check that all devices had the same weights at every moment."""
     held: dict[str, set[str]] = {}
     for moments in processes:
         for each in moments:
@@ -52,7 +52,7 @@ def together(processes: Sequence[Sequence[Moment]]) -> Check:
 
 
 def evaluated(processes: Sequence[Sequence[Moment]]) -> Check:
-    """Whether what was evaluated, trained on and saved are the weights that training came to."""
+    """Check that the final weights of the training were evaluated and saved."""
     wrong = {
         f"{later.when}: not those {before.when}": None
         for moments in processes

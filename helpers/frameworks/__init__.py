@@ -1,7 +1,7 @@
 """The registry of the compared frameworks, with one row for each notebook and environment.
 
-What is compared is listed here alone. This folder also holds the frameworks' modules, each with the
-functions that ``interface`` describes, and the code that they share. `make envs` imports this
+Only this list decides what is compared. This folder also holds the frameworks' modules, each with
+the functions that ``interface`` describes, and the code that they share. `make envs` imports this
 module before anything is installed, so it uses only Python's standard library and no syntax newer
 than Python 3.9.
 """
@@ -30,7 +30,7 @@ class Row:
     notebook: str
     """In ``notebooks/``, without ``.ipynb``."""
     one_node_only: str = ""
-    """Why its notebook does not span several nodes; empty where it does."""
+    """Why its notebook does not span several nodes; empty if it does."""
     many_nodes_only: bool = False
     """Whether it is run only where several nodes are asked for, or it is asked for by name."""
     rank_a_device: bool = False
@@ -38,9 +38,9 @@ class Row:
     ranks_only: str = ""
     """Why its notebook needs processes that a launcher starts on one machine too; else empty."""
     never_eager: str = ""
-    """Why its steps cannot be executed operation by operation; empty where they can."""
+    """Why its steps cannot be executed operation by operation; empty if they can."""
     never_compiled: str = ""
-    """Why its steps cannot be compiled; empty where they can."""
+    """Why its steps cannot be compiled; empty if they can."""
     shared_memory: bool = False
     """Whether its loader's workers write batches to /dev/shm."""
     optional: bool = False
@@ -208,7 +208,7 @@ def order(name: str) -> tuple[int, str]:
 
 
 def why_not(notebook: str, kernel: str, nodes: int = 1, execution: str = "default") -> str:
-    """Why a row does not train on so many nodes, or not so; empty if it does."""
+    """Why a row does not train on this number of nodes or in this way; empty if it does."""
     row = row_of(notebook, kernel)
     if row is None:
         return ""
@@ -219,6 +219,6 @@ def why_not(notebook: str, kernel: str, nodes: int = 1, execution: str = "defaul
 
 
 def optional_kernels() -> list[str]:
-    """The kernels that are made only where they are asked for: no other row needs them."""
+    """The kernels that are built only on request, because no other row needs them."""
     usual = {row.kernel for row in ROWS if not row.optional}
     return list(dict.fromkeys(row.kernel for row in ROWS if row.kernel not in usual))

@@ -1,4 +1,4 @@
-"""Find out which GPUs an environment supports, and why not others.
+"""Find out which GPUs an environment supports, and why it does not support others.
 
 ``LOCKS`` says which GPU generations the CUDA packages of each lock have code for, and this module
 applies that to a GPU and its driver. `make envs` imports it before anything is installed, so it
@@ -59,7 +59,7 @@ class Gpu(NamedTuple):
 
 
 def forms(kernel: str) -> list[str]:
-    """The forms of a kernel that compute on GPUs, the one to prefer first; none of ``lab``."""
+    """The forms of a kernel that compute on GPUs, in order of preference; ``lab`` has none."""
     if kernel not in LOCKS:
         return []
     return ["gpu", *sorted(n[len(kernel) + 1 :] for n in LOCKS if n.startswith(f"{kernel}-gpu-"))]
@@ -81,7 +81,7 @@ def best_form(kernel: str, gpus: Sequence[Gpu]) -> str:
 
 
 def why_not(kernel: str, form: str, gpus: Sequence[Gpu]) -> str | None:
-    """Why a run of ``kernel``, installed in ``form``, cannot use ``gpus``; None where it can."""
+    """Why a run of ``kernel``, installed in ``form``, cannot use ``gpus``; None if it can."""
     if kernel not in LOCKS:  # no kernel of ours: nothing is known of it
         return None
     reason = _first_obstacle(kernel, form, gpus)
@@ -111,7 +111,7 @@ def compiles_first(kernel: str, gpus: Sequence[Gpu]) -> bool:
 
 
 def obstacle(name: str, gpu: Gpu) -> str | None:
-    """Why the packages of the lock ``name`` cannot compute on ``gpu``; None where they can."""
+    """Why the packages of the lock ``name`` cannot compute on ``gpu``; None if they can."""
     code = LOCKS[name]
     if code is None:
         return "has no code for GPUs"

@@ -1,6 +1,6 @@
 """The framework-specific helper functions for Chainer.
 
-Peculiar to Chainer: one process holds all CPU devices. Between GPUs, MultiprocessParallelUpdater
+Specific to Chainer: one process holds all CPU devices. Between GPUs, MultiprocessParallelUpdater
 forks a process for each, which only a process can do that has not started CUDA. So nothing here
 starts CUDA before the notebook's first step or evaluation, and the fairness check computes in
 processes of its own (:func:`apart`).
@@ -190,7 +190,7 @@ def apart(function: Callable[[], Found], devices: Sequence[Device]) -> Found:
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    """The first process's: those of MultiprocessParallelUpdater do not share theirs."""
+    """That of the first process, because the other processes of the updater do not share theirs."""
     return seconds
 
 

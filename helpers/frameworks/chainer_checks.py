@@ -1,4 +1,4 @@
-"""What the fairness check and the self-test let Chainer compute.
+"""Computations in Chainer for the fairness check and the self-test.
 
 One process holds all devices of ParallelUpdater, which **sums** their gradients instead of
 averaging them, so every loss here is divided by the whole batch and not by the device's share.

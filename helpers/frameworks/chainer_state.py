@@ -72,8 +72,8 @@ def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
 
 
 def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
-    """By Chainer's own names, as ``NpzDeserializer`` takes them; whatever else links keep is the
-    model's own. The networks of ``helpers.networks.chainer`` have the recipe's BatchNorm already.
+    """Arrays by Chainer's names, as ``NpzDeserializer`` reads them; the model keeps everything
+    else. The networks of ``helpers.networks.chainer`` have the recipe's BatchNorm already.
     """
     found = {name: np.asarray(value) for name, value in _held(model)}
     for name in found:

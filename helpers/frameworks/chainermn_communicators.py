@@ -27,9 +27,9 @@ def over_grid(communicator: Any, all_reduce: str) -> Any:
 
 
 class OverGrid(NaiveCommunicator):
-    """The mean of all gradients at once, by one of the ways over a grid.
+    """Average all gradients at once, with one of the algorithms over a grid.
 
-    All parameters of one type lie behind each other in memory, into which other ranks can Put.
+    All parameters of one type are contiguous in memory, into which other ranks can Put.
     Sums of float16 are taken in float32, as by ``naive``.
     """
 

@@ -40,7 +40,7 @@ Core: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class CpuDevice:
-    """What a CPU device has; cores are logical ones, by the system's numbers."""
+    """The cores of a CPU device: logical cores, by the system's numbers."""
 
     cores: tuple[int, ...]
     threads: int
@@ -52,7 +52,7 @@ class CpuDevice:
 
 
 def siblings(core: int, system: Path = SYSTEM) -> set[int]:
-    """The other hardware threads of a logical core's core; empty where it has none."""
+    """The other hardware threads of a logical core's core; empty if it has none."""
     with suppress(OSError):
         # As the kernel lists them: "0-2,8" is {0, 1, 2, 8}.
         text = (system / f"cpu/cpu{core}/topology/thread_siblings_list").read_text("ascii")
@@ -75,7 +75,7 @@ def machine(usable: Collection[int] | None = None, system: Path = SYSTEM) -> lis
 def divided(
     count: int, each: int | None, place: str, cores: Sequence[Core]
 ) -> tuple[CpuDevice, ...]:
-    """The cores of ``count`` devices, each of neighbouring ones of :func:`machine`.
+    """Divide the cores of :func:`machine` into ``count`` devices of neighbouring cores.
 
     Args:
         count: of devices.
@@ -100,8 +100,8 @@ def confine(devices: Sequence[CpuDevice]) -> None:
     """Pin this process to these devices' cores, and have it compute with their threads.
 
     TensorFlow's and XLA's pools then have as many threads as the process has cores; OpenMP's and
-    OpenBLAS's, of which each device has one, as a device has. What it forks from now on are loader
-    workers, and go to their place.
+    OpenBLAS's, of which each device has one, as a device has. Processes that it forks from now on
+    are loader workers, and run on the loader's cores.
     """
     _at_first()  # before it is changed
     os.environ["OMP_NUM_THREADS"] = str(devices[0].threads)  # for threads that begin later
@@ -117,7 +117,7 @@ def confine(devices: Sequence[CpuDevice]) -> None:
 
 
 def threads_of_a_device() -> int | None:
-    """The compute threads of each device that this process is confined to; None where it is not."""
+    """The compute threads of each device that this process is confined to; None if it is not."""
     return _Now.threads
 
 
@@ -135,7 +135,7 @@ def processor() -> dict[str, Any]:
 
 
 def of_cpu(key: str) -> str:
-    """What Linux says of the first core, such as ``model name``; elsewhere the general name."""
+    """A property of the first core on Linux, such as ``model name``; elsewhere the general name."""
     with suppress(OSError), INFO.open(encoding="utf-8") as lines:
         for line in lines:
             if line.startswith(key):

@@ -1,4 +1,4 @@
-"""Choose the devices of a run: GPUs where there are any, else CPU devices.
+"""Choose the devices of a run: GPUs if there are any, else CPU devices.
 
 A CPU device is a replica that computes on cores of its own (``helpers.frameworks.cpu_cores``), and
 takes part like a GPU. The times of CPU devices that share cores are not ranked.
@@ -63,7 +63,7 @@ class Devices:
 
 
 def crowded(count: int) -> str:
-    """A warning where so many devices share fewer cores; else nothing."""
+    """A warning if the devices share fewer cores; otherwise nothing."""
     if count <= core_count():
         return ""
     return (
@@ -159,7 +159,7 @@ def resolve(
     """The devices for a run.
 
     Args:
-        requested: how many. ``auto`` is every GPU, or two CPU devices where there is none.
+        requested: how many. ``auto`` is every GPU, or two CPU devices if there is none.
         cores_per_device: of a CPU device. ``auto`` is an equal part of all cores, ``shared`` lets
             the devices share them.
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``.
@@ -188,7 +188,7 @@ def resolve(
 
 
 def precision(asked: str) -> str:
-    """A precision; ``auto`` is tf32 if all GPUs have it (compute capability 8.0), else fp32."""
+    """Resolve ``auto``: tf32 if all GPUs have it (compute capability 8.0), otherwise fp32."""
     if asked != "auto":
         return asked
     gpus = visible()
@@ -275,7 +275,7 @@ def _nvlink(one: Any, other: Any) -> bool:
 
 
 def _query(ask: Callable[..., Any], *of: Any) -> Any:
-    """The answer of an NVML function; None where it fails."""
+    """The answer of an NVML function; None if it fails."""
     with suppress(pynvml.NVMLError):
         return ask(*of)
     return None

@@ -37,7 +37,7 @@ def versions() -> dict[str, str]:
 
 
 def list_devices(kind: str, count: int) -> list[Device]:
-    """This process's device, as often as its node has one."""
+    """This process's device, once for each device of its node."""
     here = rank_info.here()
     if here is None:
         return [_see_one(kind, 0, 1)] * count
@@ -66,7 +66,7 @@ def mean_gradients(
 
 
 def make_current(device: Device, threads: int | None) -> None:
-    """A rank sees no other one."""
+    """A rank sees only its own device."""
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:

@@ -39,7 +39,7 @@ def how_to_make(kernel: str) -> str:
 
 
 def why_not_here(gpus: Sequence[Gpu]) -> str | None:
-    """Why the environment this process runs in cannot compute on ``gpus``; None where it can."""
+    """Why the environment this process runs in cannot compute on ``gpus``; None if it can."""
     environment = Path(sys.prefix)
     ours = environment.parent.resolve() == paths.VENVS.resolve()
     return _why_not(environment.name, gpus) if ours else None
@@ -54,7 +54,7 @@ def _why_not(kernel: str, gpus: Sequence[Gpu]) -> str | None:
 
 
 def _status(kernel: str) -> dict[str, Any]:
-    """What `make envs` wrote about an environment; empty where it did not, or not readably."""
+    """What `make envs` wrote about an environment; empty if it did not, or not readably."""
     with suppress(OSError, ValueError):
         content = json.loads((paths.VENVS / f"{kernel}.json").read_text(encoding="utf-8"))
         return content if isinstance(content, dict) else {}

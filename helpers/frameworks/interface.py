@@ -1,7 +1,7 @@
 """The functions that every framework's module has, and what they exchange with their callers.
 
-This is their only full documentation. A module describes a function only where it differs from
-what is said here. ``tests/frameworks/test_contract.py`` compares names and signatures.
+This is their only full documentation. A module documents a function only if it differs from this
+description. ``tests/frameworks/test_contract.py`` compares names and signatures.
 
 Images are normalised floats (N, 3, H, W), targets labels (N, outputs) of 0 or 1, ``devices``
 handles from :meth:`Framework.list_devices`, and ``weights`` float arrays in torchvision's layout
@@ -26,12 +26,12 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Seen:
-    """What a framework's own objects say of a training when it has ended.
+    """What a framework's own objects reveal about a training that has ended.
 
     ``constants`` are those of the optimiser's rule: ``beta 1``, ``beta 2`` and ``epsilon`` of Adam,
     ``momentum``, and ``weight decay`` as it is added to the gradient; ``rate factor`` is what a
     weight's own rate is of the optimiser's; others are to be 0. Each has the values that weights
-    have. What cannot be read is None.
+    have. Values that cannot be read are None.
     """
 
     optimizer: str
@@ -55,7 +55,7 @@ class Watch(NamedTuple):
     """How a framework's own objects are read while a replica trains, and after."""
 
     rate: Callable[[], float | None]
-    """The learning rate of the step that was queued last; None where it changed no weight."""
+    """The learning rate of the step that was queued last; None if it changed no weight."""
     updates: Callable[[], int]
     """Updates of the weights until now, counted by the optimiser; may wait for the device."""
     seen: Callable[[], Seen]
@@ -70,7 +70,7 @@ class Watch(NamedTuple):
 
 
 class Watching(AbstractContextManager[Any], Protocol):
-    """What is noted of batches that a framework reads. Nothing waits for a device."""
+    """Notes on the batches that a framework reads. Nothing waits for a device."""
 
     def batch(self, batch: Any, at: float) -> None:
         """This batch was there at this time, of ``time.perf_counter``; a step is taken on it."""
@@ -101,7 +101,7 @@ class Framework(Protocol):
     def list_devices(self, kind: str, count: int) -> list[Device]:
         """Handles for ``count`` devices of a ``kind``, ``gpu`` or ``cpu``.
 
-        Called before :meth:`configure`, and before anything is computed.
+        It is called before :meth:`configure`, and before anything is computed.
 
         Raises:
             UserError: the devices cannot be had.
@@ -110,7 +110,7 @@ class Framework(Protocol):
     def configure(self, precision: str, kind: str) -> None:
         """Set the process up for a precision, and for speed on this kind of device.
 
-        The notebook says what is cast.
+        The notebook decides what is cast.
 
         Raises:
             UnsupportedError: the framework cannot compute in this precision there.
@@ -126,20 +126,20 @@ class Framework(Protocol):
         """
 
     def free_memory(self, devices: Sequence[Device]) -> None:
-        """Give back what a framework's pool has and nothing uses: the fairness check has ended."""
+        """Free unused memory of the framework's pool, after the fairness check."""
 
     def load_weights(self, model: Model, weights: Mapping[str, np.ndarray]) -> None:
         """Copy weights into ``model``, on every replica.
 
         Raises:
-            ValueError: an array is missing, or there is one that the model has not.
+            ValueError: an array is missing, or the model has no such array.
         """
 
     def dump_weights(self, model: Model) -> dict[str, np.ndarray]:
         """The model's weights; the inverse of :meth:`load_weights`."""
 
     def state_of(self, model: Model, weights: Mapping[str, np.ndarray]) -> Any:
-        """Weights as the framework's own function loads them into the notebook's new ``model``.
+        """Weights in the form in which the framework's own function loads them into ``model``.
 
         BatchNorm's layers get the recipe's epsilon and momentum, but not a custom network's.
         """
@@ -180,8 +180,8 @@ class Framework(Protocol):
     ) -> Model:
         """The network in float64 that the notebook's function makes of ``weights``.
 
-        The fairness check and the self-test call this function and those below a few times at
-        most, so a compiler should not optimise there.
+        The fairness check and the self-test call this function and those below only a few times, so
+        a compiler should not optimise them.
         """
 
     def shallow(self, weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
@@ -217,12 +217,12 @@ class Framework(Protocol):
 
 
 class Optional(Protocol):
-    """What a framework's module has in addition where its notebook needs it."""
+    """Functions that a framework's module has only if its notebook needs them."""
 
     def peak_bytes(self, devices: Sequence[Device]) -> int | None:
-        """The most that arrays and programs took on one of these GPUs; None of CPU devices.
+        """The peak memory of arrays and programs on one of these GPUs; None for CPU devices.
 
-        Of a framework that takes most of a GPU's memory at its start.
+        For a framework that reserves most of a GPU's memory at its start.
         """
 
     def rank_gradients(
@@ -230,32 +230,33 @@ class Optional(Protocol):
     ) -> tuple[float, dict[str, np.ndarray]]:
         """:meth:`Framework.gradients` over all ranks, in the world that the notebook has joined.
 
-        Of a notebook that spans several nodes; all ranks call it, with the images of all.
+        For a notebook that spans several nodes: all ranks call it, with the images of all ranks.
         ``<module>_ranks.py`` may have ``environment(place)``, the variables that a rank has before
         any cell runs.
         """
 
     def apart(self, function: Callable[[], Found], devices: Sequence[Device]) -> Found:
-        """Call a function that uses the devices, in a process of its own where these are GPUs.
+        """Call a function that uses the devices, in a separate process if they are GPUs.
 
-        Of a notebook that must not start its GPUs too early. cloudpickle ships function and result.
+        For a notebook that must not start its GPUs too early. cloudpickle sends function and
+        result.
         """
 
     def beside(self, model: Model) -> AbstractContextManager[Any]:
-        """A network that is made inside is placed as this one of the notebook is."""
+        """A network created inside is placed in the same way as this network of the notebook."""
 
     def watched(self, batches: Iterable[Any], watching: Watching) -> Any:
-        """What ``run.watch`` returns where a function of the framework, such as ``fit``, reads.
+        """What ``run.watch`` returns if a function of the framework, such as ``fit``, reads it.
 
         The batches as that function accepts them. ``watching`` is entered now, and left when the
         function has ended.
         """
 
     def make_current(self, device: Device, threads: int | None) -> None:
-        """Let a rank's process compute on this device, with so many threads of a CPU's."""
+        """Let a rank's process compute on this device, and on a CPU with this number of threads."""
 
     def rendezvous(self) -> AbstractContextManager[dict[str, str]]:
         """Variables by which the processes of ``run.launch`` find each other while they run."""
 
     def gather(self, value: Any) -> list[Any]:
-        """Every process's value of ``run.launch``, by rank, in each; alone where none joined."""
+        """Gather a value from every process of ``run.launch`` in each of them, by rank."""

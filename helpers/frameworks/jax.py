@@ -1,6 +1,6 @@
 """The framework-specific helper functions for JAX.
 
-Peculiar to JAX: one process drives all devices of its node, and those of all nodes form a mesh of
+Specific to JAX: one process drives all devices of its node, and those of all nodes form a mesh of
 one axis, ``replica``; ``devices`` holds the node's, and how nodes are joined is in ``jax_ranks``. A
 model is a module of Flax NNX, an optimiser is ``nnx.Optimizer``. Images and weights are
 channels-last. JAX computes in float64 only inside ``jax.enable_x64``, where :func:`exact` and what

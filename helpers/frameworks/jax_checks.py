@@ -1,4 +1,4 @@
-"""What the fairness check and the self-test let JAX compute.
+"""Computations in JAX for the fairness check and the self-test.
 
 XLA compiles it without optimising (``ONCE``). Float64 is computed on the CPU, unless over several
 GPUs: for a GPU, XLA would time the algorithms of each convolution first.
@@ -51,7 +51,7 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    """By the program that computes gradients: of the same images it is compiled once for both."""
+    """Uses the program that computes gradients, so that it is compiled once for both."""
     model.eval()
     outputs = getattr(model, model.head).out_features
     targets = np.zeros((len(images), outputs), np.float32)

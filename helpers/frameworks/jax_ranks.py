@@ -24,7 +24,7 @@ HELD: list[jax.Device] = []
 
 
 def join() -> None:
-    """Join several nodes, before JAX looks for devices; RuntimeError where not all came."""
+    """Join several nodes, before JAX looks for devices; RuntimeError if a node is missing."""
     here = rank_info.here()
     if here is None or here.nodes == 1 or jax.distributed.is_initialized():
         return
@@ -40,7 +40,7 @@ def join() -> None:
 
 
 def all_devices(devices: Sequence[jax.Device]) -> list[jax.Device]:
-    """The devices of all nodes, one node's after the other's; with one node these alone.
+    """The devices of all nodes, node by node.
 
     The first call, which all nodes make at the same point, connects them.
     """
@@ -63,7 +63,7 @@ def own_part(array: jax.Array) -> np.ndarray:
 
 
 def gathered(own: np.ndarray) -> np.ndarray:
-    """Each node's array, (nodes, ...), in every node; with one node its own alone."""
+    """Each node's array, (nodes, ...), on every node; with one node, only its own."""
     with jax.enable_x64(True):
         found: np.ndarray = multihost_utils.process_allgather(own)
     return found

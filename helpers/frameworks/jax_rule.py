@@ -1,4 +1,5 @@
-"""What an Optax rule does, as its own steps tell: Optax keeps constants and rates in functions.
+"""What an Optax rule does, according to its own steps: Optax keeps constants and rates in
+functions.
 
 A probe has a number in place of each weight, for the rule's own trial steps in float64.
 """

@@ -1,6 +1,6 @@
 """The framework-specific helper functions for Keras 3 on the TensorFlow backend.
 
-Peculiar to it: ``fit`` runs on the devices through ``tf.distribute.MirroredStrategy``. Devices and
+Specific to it: ``fit`` runs on the devices through ``tf.distribute.MirroredStrategy``. Devices and
 losses on them are those of ``helpers.frameworks.tensorflow``, models and their weights those of
 ``keras_models``.
 """

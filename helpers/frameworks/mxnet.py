@@ -1,6 +1,6 @@
 """The framework-specific helper functions for MXNet Gluon.
 
-Peculiar to Gluon: one process drives all devices of a node and a parameter has a copy on each of
+Specific to Gluon: one process drives all devices of a node and a parameter has a copy on each of
 them, so ``devices`` holds all devices here; how nodes are joined is in ``mxnet_ranks``. Arrays are
 asynchronous on the CPU too: an operation returns at once and the engine computes behind it.
 """

@@ -1,4 +1,4 @@
-"""What the fairness check and the self-test let Gluon compute."""
+"""Computations in Gluon for the fairness check and the self-test."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -44,7 +44,7 @@ class _Joined:
 
 
 def environment(here: Place) -> dict[str, str]:
-    """What MXNet in a rank's process has to know before it is imported."""
+    """The variables that MXNet reads in a rank's process when it is imported."""
     if here.nodes == 1:
         return {}
     host = here.addresses[here.rank].rpartition(":")[0]
@@ -66,7 +66,7 @@ def kind() -> str:
 
 
 def gathered(own: np.ndarray) -> np.ndarray:
-    """Each node's array of floats, (nodes, ...), in every node; with one node its own alone."""
+    """Each node's array of floats, (nodes, ...), on every node; with one node, only its own."""
     import mxnet as mx
 
     here = rank_info.here()
@@ -80,7 +80,7 @@ def gathered(own: np.ndarray) -> np.ndarray:
 
 
 def register() -> None:
-    """Let ``mx.kv.create("dist_device_sync")`` give stores with keys of their own.
+    """Let ``mx.kv.create("dist_device_sync")`` return stores with separate keys.
 
     Two ``Trainer``s number their weights alike, and would share their keys on the servers.
     """

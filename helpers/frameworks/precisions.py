@@ -17,7 +17,7 @@ LEFT_TO_PYTORCH = {"fp16": "only PyTorch's notebooks scale the loss, without whi
 
 
 def check(precision: str, kind: str, skipped: Mapping[str, str]) -> None:
-    """Refuse ``precision`` by UnsupportedError where the framework's ``skipped`` has a reason."""
+    """Raise UnsupportedError if the framework's ``skipped`` has a reason against ``precision``."""
     capability = "tf32 on CPUs" if precision == "tf32" and kind != "gpu" else precision
     if reason := skipped.get(capability):
         *first, last = [name for name in PRECISIONS if name not in {"tf32", *skipped}]

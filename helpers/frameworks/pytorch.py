@@ -1,6 +1,6 @@
 """The framework-specific helper functions for PyTorch.
 
-Peculiar to PyTorch: with DistributedDataParallel each device has a process of its own, so the
+Specific to PyTorch: with DistributedDataParallel each device has a process of its own, so the
 functions here are called inside a replica and ``devices`` holds that replica's one device;
 sums over replicas are all-reduced.
 """

@@ -1,4 +1,4 @@
-"""What the fairness check and the self-test let PyTorch compute.
+"""Computations in PyTorch for the fairness check and the self-test.
 
 ``devices`` holds one device inside a replica; functions that are given several start processes.
 """

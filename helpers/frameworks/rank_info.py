@@ -22,7 +22,7 @@ SLURM_NODE = "SLURMD_NODENAME"
 
 @dataclass(frozen=True)
 class Place:
-    """A rank's place among the ranks; each node has equally many, one after the other."""
+    """A rank's place among the ranks; each node has the same number, in consecutive order."""
 
     rank: int
     ranks: int
@@ -71,7 +71,7 @@ class Place:
         return found
 
     def environment(self) -> dict[str, str]:
-        """What torchrun sets, so that a cell finds what a script would."""
+        """The variables that torchrun sets, so that a cell finds the same as a script."""
         return {
             "RANK": str(self.rank),
             "LOCAL_RANK": str(self.local_rank),
@@ -95,7 +95,7 @@ class _Here:
 
 
 def here() -> Place | None:
-    """This process's place; None where no launcher of ours started it."""
+    """This process's place; None if no launcher of this project started it."""
     return _Here.place
 
 
@@ -105,6 +105,6 @@ def take(place: Place, tell_why: Callable[[str], None] = _unheard) -> None:
 
 
 def fail(said: str) -> None:
-    """End this rank, for a reason in one line, from any thread: the main one may wait for ever."""
+    """End this rank with a one-line reason, from any thread: the main thread may wait for ever."""
     _Here.tell_why(said)
     os._exit(1)

@@ -1,11 +1,13 @@
 """Run a function written in a notebook in one fresh process per device.
 
-What ``torchrun`` does for scripts. Processes can import a module but not a notebook cell, so the
-function is shipped by value with cloudpickle. A CUDA context and OpenMP's threads do not survive a
-fork: all replicas are forked from one server process, which only imports what the notebook needs.
+This is what ``torchrun`` does for scripts. Processes can import a module but not a notebook cell,
+so the function is shipped by value with cloudpickle. A CUDA context and OpenMP's threads do not
+survive a fork: all replicas are forked from one server process, which only imports what the
+notebook needs.
 
-A replica that dies ends the others at once, for they would wait for it in a collective. Each leads
-a process group, so that with it goes what it forked: loader workers, Chainer's updater's processes.
+If a replica dies, the others are ended at once, because they would wait for it in a collective.
+Each leads a process group, so that with it goes what it forked: loader workers, Chainer's updater's
+processes.
 """
 
 import os

@@ -16,7 +16,7 @@ KEPT, COMPILED_HERE = "programs kept from earlier runs", "programs compiled in e
 
 
 def on(network: Any, on_gpu: bool) -> list[str]:
-    """Such as ``oneDNN`` and ``channels last``, of the framework that is imported here.
+    """The performance settings of the imported framework, such as ``oneDNN`` and ``channels last``.
 
     Args:
         network: the notebook's, trained; it tells the layout of PyTorch's weights.

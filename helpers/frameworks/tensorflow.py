@@ -1,6 +1,6 @@
 """The framework-specific helper functions for TensorFlow without Keras.
 
-Peculiar to TensorFlow: one process drives all devices of a node through ``tf.distribute``, so
+Specific to TensorFlow: one process drives all devices of a node through ``tf.distribute``, so
 ``devices`` holds all of them; how nodes are joined is in ``tensorflow_ranks``. Images and weights
 are channels-last. A model is a ``tf.Module`` called as ``model(images, training=...)`` whose
 variables bear torchvision's names.

@@ -23,7 +23,7 @@ class _Joined:
 
 
 def environment(here: Place) -> dict[str, str]:
-    """What a rank's process has to have before TensorFlow starts."""
+    """The variables that a rank's process needs before TensorFlow starts."""
     cluster = {"worker": list(here.addresses)}
     task = {"type": "worker", "index": here.rank}
     return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
@@ -32,7 +32,7 @@ def environment(here: Place) -> dict[str, str]:
 def use(kind: str, count: int) -> None:
     """Let MultiWorkerMirroredStrategy have these devices of each node, and note it when it is made.
 
-    By itself it takes all GPUs, even where a run is to have CPU devices, or one CPU. Where there is
+    By default, TensorFlow uses all GPUs, even if the run uses CPU devices, or just one CPU. With
     one node, nothing happens.
     """
     here = rank_info.here()
@@ -49,12 +49,12 @@ def use(kind: str, count: int) -> None:
 
 
 def joined() -> tf.distribute.Strategy | None:
-    """The strategy that the notebook has made over several nodes; None where there is none."""
+    """The strategy that the notebook has made over several nodes; None if there is none."""
     return _Joined.strategy
 
 
 def gathered(own: np.ndarray) -> np.ndarray:
-    """Each node's array, (nodes, ...), in every node; with one node its own alone."""
+    """Each node's array, (nodes, ...), on every node; with one node, only its own."""
     import tensorflow as tf
 
     here, strategy = rank_info.here(), _Joined.strategy

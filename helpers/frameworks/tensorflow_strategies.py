@@ -15,13 +15,13 @@ class _Noted:
 
 
 def note(variables: Iterable[Any]) -> None:
-    """The notebook has made these: from now on its strategy is theirs, if they have one."""
+    """Remember the strategy of objects that the notebook has made, if they have one."""
     held = next((v for v in variables if isinstance(v, tf.distribute.DistributedValues)), None)
     _Noted.strategy = None if held is None else held.distribute_strategy
 
 
 def scope() -> AbstractContextManager[Any]:
-    """In it, each new variable has a copy on every device of the notebook's strategy."""
+    """A context in which new variables have a copy on every device of the strategy."""
     found: AbstractContextManager[Any] = nullcontext()
     return found if _Noted.strategy is None else _Noted.strategy.scope()
 

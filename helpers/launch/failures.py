@@ -30,7 +30,7 @@ _DIED = re.compile(r"PID (\d+) RUNNING AT (\S+)\n=   EXIT CODE: (\d+)")
 class RankError(Plain, RuntimeError):
     """A rank failed; the message is the earliest cause, in one line.
 
-    ``ename`` is the type of the error of a cell; empty where a rank died.
+    ``ename`` is the type of the error of a cell; empty if a rank died.
     """
 
     def __init__(self, said: str, ename: str = "") -> None:

@@ -159,7 +159,7 @@ class Block(chainer.Chain):
 
 
 def shortcut(x: Any) -> chainer.Variable:
-    """Every second pixel, and as many channels again, of zeros."""
+    """Every second pixel, with zeros in the added channels."""
     x = x[:, :, ::2, ::2]
     return F.concat((x, x.xp.zeros_like(x.array)))
 

@@ -28,8 +28,8 @@ def make(
 ) -> Any:
     """The network, of this ``kind``, that the recipe's function makes for so many outputs.
 
-    What it draws by NumPy or Python follows from the recipe's seed; what it draws by the framework
-    is seeded by the caller. ``shape`` gives that of its logits for ``IMAGES`` images.
+    NumPy and Python are seeded with the recipe's seed; the caller seeds the framework. ``shape``
+    gives that of its logits for ``IMAGES`` images.
 
     Raises:
         UserError: its code fails, or gives something else; with the file, the line and the name.
@@ -58,7 +58,7 @@ def is_own(model: Any) -> bool:
 
 
 def initial(framework: ModuleType, recipe: Recipe, outputs: int) -> Weights:
-    """The weights that all replicas begin with: those that the framework draws, from the seed."""
+    """The initial weights of all replicas, which the framework draws from the seed."""
     module = networks_of(framework.__name__.rpartition(".")[2])
     networks = import_module(f"helpers.networks.{module}")
     model = networks.build("own", {}, recipe, outputs)

@@ -192,7 +192,7 @@ class Block(InTurn):
 
 
 def _shortcut(x: jax.Array) -> jax.Array:
-    """Every second pixel, and as many channels again, of zeros."""
+    """Every second pixel, with zeros in the added channels."""
     x = x[:, ::2, ::2]
     return jnp.concatenate([x, jnp.zeros_like(x)], axis=-1)
 

@@ -114,7 +114,7 @@ class Block(gluon.HybridBlock):
 
 
 class Shortcut(gluon.HybridBlock):
-    """Every second pixel, and as many channels again, of zeros."""
+    """Every second pixel, with zeros in the added channels."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         x = F.slice(x, begin=(None, None, None, None), end=(None,) * 4, step=(1, 1, 2, 2))

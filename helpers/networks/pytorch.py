@@ -76,7 +76,7 @@ class ResNet44(nn.Module):
 
 
 class Shortcut(nn.Module):
-    """Every second pixel, and as many channels again, of zeros."""
+    """Every second pixel, with zeros in the added channels."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 0, x.shape[1]))

@@ -40,7 +40,7 @@ def shapes(network: str = "densenet121", outputs: int = 14) -> Shapes:
 
 
 def head(network: str) -> str:
-    """What torchvision calls the last layer."""
+    """Torchvision's name of the last layer."""
     return "fc" if network.startswith("resnet") else "classifier"
 
 

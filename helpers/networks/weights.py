@@ -124,7 +124,7 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
 def save(
     path: Path, arrays: Mapping[str, np.ndarray], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write arrays, and what is said of them, as safetensors: whole, also after a power cut.
+    """Write arrays and their metadata as safetensors, completely even after a power cut.
 
     Raises:
         OSError: it cannot be written; an older file is as it was.

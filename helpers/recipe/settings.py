@@ -181,7 +181,7 @@ class Recipe:
         return {f"{self.name}.toml": self.sha256, **self.code}
 
     def lacks(self, framework: str) -> str | None:
-        """Why a framework's module has nothing to train; None where it has."""
+        """Why a framework's module has nothing to train; None if it has."""
         if self.network != "own" or framework in self.own:
             return None
         has = ", ".join(what for what in self.own if what != "reader")

@@ -113,7 +113,7 @@ class Task:
         return ", ".join(texts_of) or f"{self.metric.short} {NONE}"
 
     def chance(self, outputs: int | None) -> float | None:
-        """What guessing comes to, by the first metric; None where that hangs on how many."""
+        """What guessing comes to, by the first metric; None if that hangs on how many."""
         if self.metric is AUC:
             return 0.5
         return 1 / outputs if outputs else None

@@ -97,7 +97,7 @@ def together(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def flagged(label: str, of: Iterable[str]) -> str:
-    """``Keras (not comparable, resumed)``; the label alone where there is no flag."""
+    """``Keras (not comparable, resumed)``; the label alone if there is no flag."""
     said = ", ".join(of)
     return f"{label} ({said})" if said else label
 

@@ -56,7 +56,7 @@ def differences(compared: Comparison) -> pd.DataFrame:
 
 
 def sentence(compared: Comparison) -> str:
-    """Who is significantly higher or lower than the reference; empty where nothing is paired."""
+    """Who is significantly higher or lower than the reference; empty if nothing is paired."""
     found = differences(compared)
     if found.empty:
         return ""

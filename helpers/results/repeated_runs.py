@@ -34,7 +34,7 @@ def summarise(compared: Comparison) -> pd.DataFrame:
 
     Columns: label, series, devices, nodes, kind, ranks, runs (how many repeats), comparable (every
     one passed its fairness check), flags (those that any run has), the ends of the metrics'
-    intervals (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats),
+    intervals (auc_low and auc_high of the mean AUC's over patients; NaN if there were repeats),
     and for each of ``FIGURES`` and of the task's metrics its median under its own name, its minimum
     and maximum under ``<figure>_low`` and ``<figure>_high``. ``best.MORE_IS_BETTER`` and
     images_to_target have their geometric mean in place of the median, because it decides the order

@@ -76,7 +76,7 @@ def _seed(entry: Entry) -> int:
 
 
 def _apart(entries: Iterable[Entry], get: Callable[[dict[str, Any]], Any]) -> str:
-    """``5 (PyTorch, 2 devices); 1 (Keras, 2 devices)``; empty where all agree."""
+    """``5 (PyTorch, 2 devices); 1 (Keras, 2 devices)``; empty if all agree."""
     found: dict[str, dict[str, None]] = {}
     for entry in entries:
         value = get(entry.content)

@@ -90,7 +90,7 @@ def table(compared: Comparison) -> Table:
 
 
 def _cell(found: dict[str, Any], name: str) -> Cell:
-    """``13 % (10 to 15)`` of an epoch; in words where there is no such number."""
+    """``13 % (10 to 15)`` of an epoch; in words if there is no such number."""
     if name not in found["shares"]:
         return Cell(ABSENT)
     if (said := attribution.in_words(found, name)) in (attribution.NOISY, attribution.NO_WAIT):

@@ -37,7 +37,7 @@ class Outcome:
     devices: Devices
     seconds: float
     reason: str | None
-    """Why it failed, in one line; None where everything works."""
+    """Why it failed, in one line; None if everything works."""
     versions: dict[str, str] = field(default_factory=dict)
 
     @property

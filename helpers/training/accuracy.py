@@ -18,10 +18,10 @@ CONFUSIONS = 10
 class Evaluation:
     """The accuracy of a test part; its text gives the shares and explains them.
 
-    ``table`` has one row a class: class, images, right, top1, low, high; top1 is NaN where the part
+    ``table`` has one row per class: class, images, right, top1, low, high; top1 is NaN if the part
     has no image of it, its interval where all are of one group. ``confusions`` are the most
     frequent: class, predicted_as, images, and their share of the class's images. ``top1`` and
-    ``top5`` are shares of all images with the ends of their intervals; ``top5`` is NaN where there
+    ``top5`` are shares of all images with the ends of their intervals; ``top5`` is NaN if there
     are no more than ``GUESSES`` classes. Intervals hold 95 % of ``resampling.RESAMPLES`` resamples
     of the part's ``groups``; ``resamples`` are top-1's, in order, of the images that ``sample``
     names.
@@ -54,7 +54,7 @@ class Evaluation:
         return "\n".join([*lines, resampling.SAID])
 
     def as_record(self) -> dict[str, Any]:
-        """What the record's section ``test`` says of it."""
+        """The record's section ``test``."""
         rows = self.table.astype(object).where(self.table.notna(), None)
         return {
             **dict(zip(TOP1.tested, self.top1, strict=True)),
@@ -78,8 +78,8 @@ def evaluate(
 
     Whole groups are drawn, as many as there are and with replacement, because a group's images
     resemble each other; an image that stands alone is a group. All shares are computed from the
-    same draws; the interval is the percentile one, as that of an AUC, but for shares of 0 and 1.
-    ``targets`` are the classes' numbers (images,), ``scores`` logits (images, classes).
+    same draws. The interval is the percentile interval, as for an AUC, except for shares of 0 and
+    1. ``targets`` are the classes' numbers (images,), ``scores`` logits (images, classes).
 
     Raises:
         ValueError: the shapes do not fit, or a score is NaN or infinite.

@@ -1,4 +1,4 @@
-"""What a training has come to, once it has ended: the check of it, and its memory."""
+"""What is done after a training has ended: its check, and its memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def checks(
     logits: Sequence[np.ndarray | None],
     observed: Sequence[Observed],
 ) -> list[Check]:
-    """Whether it trained as the recipe says, and all replicas came to the same weights."""
+    """Check that the training followed the recipe, and that all replicas have the same weights."""
     limit = training_loop.LIMITS[run.recipe.precision].values
     found = []
     if known := [each for each in logits if each is not None]:
@@ -34,7 +34,7 @@ def checks(
 
 
 def in_words(checks: Sequence[Check]) -> str:
-    """The rows that failed or are different, a line each, and a count of each verdict."""
+    """The rows that failed or are different, one line each, and a count of each verdict."""
     said = [
         f"{check.check}: {check.verdict}, {check.variant or check.reason}\n"
         for check in checks
@@ -45,7 +45,7 @@ def in_words(checks: Sequence[Check]) -> str:
 
 
 def held(run: RunState, observed: Sequence[Observed]) -> int | None:
-    """The most bytes that a device held in training; None where the driver tells of a GPU."""
+    """The most bytes that a device held in training; None if the driver tells of a GPU."""
     if run.on_gpu:
         pooled = (each.pooled for each in observed if each.pooled is not None)
         return max(pooled, default=None)
@@ -54,7 +54,7 @@ def held(run: RunState, observed: Sequence[Observed]) -> int | None:
 
 
 def of_each_device(run: RunState, predict: Callable[..., Any], replica: Any) -> np.ndarray:
-    """The logits of one batch of noise by every device, (devices, images, outputs)."""
+    """Every device's logits for one batch of noise, (devices, images, outputs)."""
     r, world = run.recipe, run.setup.replicas
     count, own = r.batch_size, world // run.loop.processes
     random = np.random.default_rng(r.seed)

@@ -1,9 +1,9 @@
 """Attribute a run's time to loading, compute and communication, and sum it up in one sentence.
 
-The measured turns take away loading and then communication; what each saves in a round is its share
-of an epoch. A share is the median of the rounds, with its 95 % confidence interval, and is told
-only where :func:`is_measured`. Compiling is what the first step took longer than a typical one, as
-a share of the whole training.
+The measurements leave out loading, then communication; the time that each saves in a round is its
+share of an epoch. A share is the median of the rounds, with its 95 % confidence interval, and is
+reported only if :func:`is_measured`. Compiling is the time of the first step beyond a typical one,
+as a share of the whole training.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,14 +49,14 @@ def attribute(
 
 
 def is_measured(found: Mapping[str, Any], name: str) -> bool:
-    """Whether a share may be told: its interval is narrow, and possible."""
+    """Whether a share may be reported: its interval is narrow, and possible."""
     low, high = found["intervals"].get(name, (LOWEST, HIGHEST))
     narrow = high - low < WIDEST and low >= LOWEST and high <= HIGHEST
     return found["shares"].get(name) is not None and bool(narrow)
 
 
 def in_words(found: Mapping[str, Any], name: str) -> str:
-    """``13 % (10 to 15)``: a share and its interval; in words where there is no such figure."""
+    """``13 % (10 to 15)``: a share and its interval; in words if there is no such value."""
     if not is_measured(found, name):
         return NOISY
     low, high = found["intervals"][name]
@@ -82,7 +82,7 @@ def leaves_little(found: Mapping[str, Any], waits: Sequence[str] = WAITS) -> boo
 
 
 def compiling(content: Mapping[str, Any]) -> float:
-    """What the first step took longer than a typical one, as a share of the training's seconds."""
+    """The time of the first step beyond a typical one, as a share of the whole training."""
     training, last = content["training"], content["epochs"][-1]
     typical = last["train_seconds"] / last["steps"]
     if "step_seconds" in training:
@@ -113,7 +113,7 @@ def _shares(
 
 
 def _in_loop(epochs: Sequence[Mapping[str, Any]]) -> float | None:
-    """The share in which the training loop's devices had no batch; None where it is not known."""
+    """The share in which the training loop's devices had no batch; None if it is not known."""
     waited = [epoch["data_seconds"] for epoch in epochs if epoch.get("data_seconds") is not None]
     whole: float = sum(epoch["train_seconds"] + epoch["valid_seconds"] for epoch in epochs)
     return sum(waited) / whole if len(waited) == len(epochs) else None

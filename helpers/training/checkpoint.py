@@ -7,8 +7,8 @@ other state passes from step to step, for the order of the images and every crop
 epoch and image. So a run that was killed and resumed takes the same steps as one that was not.
 
 The arrays are copied to the host between two epochs; a thread then writes them, under a temporary
-name that is renamed once they are on the disk, while the next epoch trains. The file holds arrays
-and JSON, and nothing in it is ever executed.
+name that is renamed once they are on the disk, while the next epoch trains. The file contains
+arrays and JSON; reading it executes nothing.
 """
 
 import json
@@ -67,7 +67,7 @@ class Checkpoint:
 
 
 class Writer:
-    """Writes a run's checkpoints, each in the place of the one before."""
+    """Writes a run's checkpoints; each replaces the last one."""
 
     def __init__(self, begin: Checkpoint) -> None:
         self._begin = begin
@@ -171,7 +171,7 @@ def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) ->
 
 
 def epochs_in(folder: Path) -> int:
-    """How many epochs are done by the checkpoint in a run's folder; 0 without one."""
+    """The number of finished epochs in the checkpoint of a run's folder; 0 without one."""
     try:
         with safe_open(Path(folder) / FILE, "numpy") as file:
             return len(json.loads((file.metadata() or {})["said"])["history"])

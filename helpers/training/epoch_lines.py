@@ -1,4 +1,4 @@
-"""Show how training gets on: a line for each epoch as it ends, and one that moves within it."""
+"""Show the progress of a training: a line per finished epoch, and a moving line within one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Within(NamedTuple):
 
 
 class EpochLines:
-    """What a run prints while it trains, in the notebook or in an experiment's terminal.
+    """The lines that a run prints while it trains, in the notebook or in a terminal.
 
     ``printed`` is the last epoch that has its line, ``first_step`` the one that training began
     with, of all epochs.
@@ -36,7 +36,7 @@ class EpochLines:
         self.begin(0)
 
     def begin(self, epoch: int) -> None:
-        """Training begins now, with so many epochs done."""
+        """Training begins now, after this number of epochs."""
         self.printed = self._epoch = epoch
         self.first_step = epoch * self.steps
         self._since = time.monotonic()
@@ -78,6 +78,6 @@ class EpochLines:
             self._moving = len(line)
 
     def _over_the_moving(self, line: str) -> str:
-        """The line as it takes the place of the moving one, where there is one."""
+        """The line as it takes the place of the moving one, if there is one."""
         width, self._moving = self._moving, 0
         return f"\r{line:<{width}}" if width else line

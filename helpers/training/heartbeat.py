@@ -37,7 +37,7 @@ def watched() -> bool:
 
 
 def say(text: str, name: str = "") -> None:
-    """Let the runner show a line about how far the run is; without one nothing happens."""
+    """Let the runner show a line about the run's progress; without a runner, do nothing."""
     if watched():
         file = Path(os.environ[VARIABLE])
         with suppress(OSError):

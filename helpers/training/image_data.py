@@ -225,7 +225,7 @@ def _planes_made(folder: Path) -> int | None:
 
 
 def load_data(setup: Setup) -> Data:
-    """The folder's images, split by the recipe's seed where there is no published split."""
+    """The folder's images, split by the recipe's seed if there is no published split."""
     recipe = setup.recipe.recipe
     reader = image_readers.open_images(recipe, setup.data)
     return Data(

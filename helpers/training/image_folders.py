@@ -1,4 +1,4 @@
-"""Find the folder of a run's images, and generate images where they are missing."""
+"""Find the folder of a run's images, and generate images if there are none."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -31,8 +31,9 @@ SMALL_SOURCE = 256
 class StandIn(NamedTuple):
     """Generated images in the published format of a reader.
 
-    ``name`` is their folder's under data/, with the version of what makes them, for an older one's
-    are others. ``resize`` are arguments of ``data_prep.resize_folder``, which makes small ones.
+    ``name`` is their folder's name under data/, with the generator's version, because versions
+    generate different images. ``resize`` are arguments of ``data_prep.resize_folder``, which makes
+    small ones.
     """
 
     name: str
@@ -79,9 +80,9 @@ def _stand_in(recipe: Recipe) -> StandIn:
 
 
 def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path | None:
-    """The folder with the images to train on; a generated set is made where it is missing.
+    """The folder with the images to train on; a missing generated set is generated.
 
-    None where a custom reader brings its images.
+    None if a custom reader brings its images.
     """
     folder = data_folder(recipe, data)
     if data == "auto" and folder is not None and not _is_there(folder):

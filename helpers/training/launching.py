@@ -1,4 +1,4 @@
-"""Start a notebook's ``main`` in one process per device, or call it in the rank that is there."""
+"""Start a notebook's ``main`` in one process per device, or call it in the existing rank."""
 
 from __future__ import annotations
 

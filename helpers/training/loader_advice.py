@@ -17,7 +17,7 @@ LOCAL = "copy the images to a local disk"
 
 
 def cores(content: Mapping[str, Any]) -> int | None:
-    """On how many cores a run's loaders may work; None where its record does not tell."""
+    """The number of cores of a run's loaders; None if its record does not contain it."""
     if cpus := content["devices"].get("cpus"):
         return len({core for cpu in cpus for core in cpu["loader_cores"]})
     usable: int | None = content["hardware"].get("usable_cores")
@@ -27,7 +27,7 @@ def cores(content: Mapping[str, Any]) -> int | None:
 
 
 def first_change(content: Mapping[str, Any]) -> str:
-    """What to change first in a run with this record; empty where nothing is known."""
+    """What to change first in a run with this record; empty if nothing is known."""
     data = content["data"]
     workers, limit = data.get("loader_workers"), cores(content)
     if data.get("format") in FORMATS:

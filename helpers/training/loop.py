@@ -1,4 +1,4 @@
-"""What a process does for a notebook's own loop: epochs, phases, batches, log and test."""
+"""What a process does around a notebook's own loop: epochs, phases, batches, log and test."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MOST_APART = 1e-6
 
 
 class Loop:
-    """What a process notes while it trains; ``seconds`` are those of the last phase by name."""
+    """A process's notes while it trains; ``seconds`` are those of the last phase by name."""
 
     def __init__(self, run: RunState) -> None:
         self.run = run
@@ -80,7 +80,7 @@ class Loop:
         """How many processes train; the first to ask has to be all of them.
 
         Raises:
-            LoaderError: those that the launch started have not joined.
+            LoaderError: the launched processes have not joined.
         """
         found, started = len(self.run.gather(None)), self.run.setup.replicas
         if self.run.launched and found != started:
@@ -238,7 +238,7 @@ class Loop:
         run.tell(notebook_run.tested, targets, scores, result)
 
     def check_trained(self, what: str) -> None:
-        """See that there is a training that ended, of these parameters.
+        """Check that a training with these parameters has ended.
 
         Raises:
             UserError: there is none, or a parameter was changed since.

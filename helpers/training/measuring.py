@@ -1,4 +1,4 @@
-"""Measure a notebook's turns in rounds: images/s of files, synthetic data and parts of a step."""
+"""Measure images/s in rounds: on real data, on synthetic data, and for parts of a step."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ AMOUNT = "steps, updates and images in the measured turns"
 
 @dataclass
 class Amount:
-    """What one process did in its turns on files, or on synthetic data."""
+    """The work of one process in its measurements on real or on synthetic data."""
 
     wanted: int = 0
     """Steps that it was asked for."""

@@ -152,7 +152,7 @@ def _on_all_devices(run: RunState, of: Functions, exact: Any, framework: Any) ->
 
 
 def _over_all(run: RunState, beside: Any) -> Any:
-    """The framework's functions, over the devices of all processes where there are several.
+    """The framework's functions, over the devices of all processes if there are several.
 
     The same gradients are computed once: a compiler may take long for them.
     """

@@ -48,7 +48,7 @@ class NotebookRecipe:
     rates: Sequence[float] | None = None  # of the fairness check's steps
 
     def factor(self, step: int, scale: float) -> float:
-        """The learning rate of a step as a share of the scaled one, for a schedule.
+        """The learning rate of a step, divided by the scaled rate, for a schedule.
 
         Args:
             step: from 0, over all epochs.

@@ -1,4 +1,4 @@
-"""What ``helpers.run.Run`` does before and around a training: begin, devices, weights, record."""
+"""The work of ``helpers.run.Run`` before and around a training: start, devices, weights, record."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def prepare(run: RunState) -> None:
 
 
 def described(run: RunState) -> str:
-    """Versions, devices, recipe and images, a line each."""
+    """Versions, devices, recipe and images, one line each."""
     setup = run.setup
     versions = ", ".join(f"{name} {each}" for name, each in run.framework.versions().items())
     devices = setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}"
@@ -157,10 +157,10 @@ def tested(run: RunState, targets: np.ndarray, scores: np.ndarray, result: Any) 
 
 
 def check_parameters(run: RunState) -> None:
-    """See that the parameters are still those that the run began with.
+    """Check that the parameters are still those with which the run began.
 
     Raises:
-        UserError: one was changed since.
+        UserError: a parameter was changed since.
     """
     for name, was in run.given.items():
         now = run.names.get(name, was)

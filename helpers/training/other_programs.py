@@ -23,7 +23,7 @@ from helpers.frameworks.cpu_cores import CpuDevice
 
 
 class Used(NamedTuple):
-    """How many of so many cores others used on average; where that is None, why."""
+    """The average number of cores that other programs used; if that is None, the reason."""
 
     cores: int
     used: float | None
@@ -31,7 +31,7 @@ class Used(NamedTuple):
 
 
 class Watch:
-    """What others use of these devices' cores, beside this process and all that it starts."""
+    """Measure what programs other than this process and its children use of the devices' cores."""
 
     def __init__(self, devices: Sequence[CpuDevice]) -> None:
         self._cores = {core for cpu in devices for core in (*cpu.cores, *cpu.loader_cores)}
@@ -41,7 +41,7 @@ class Watch:
 
     @contextmanager
     def during(self, part: str) -> Iterator[None]:
-        """Count what happens inside; a part that is done again replaces the earlier one."""
+        """Count within this context; a repeated part replaces the earlier one."""
         before = self._read()
         yield
         self._parts[part] = self._read() - before

@@ -1,4 +1,4 @@
-"""What a notebook shows of a run that has ended: the monitor's chart, and where the time went."""
+"""Show a finished run in its notebook: the monitor's chart, and where the time went."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ FEWEST = 5
 class Evaluation:
     """The AUC of a test part; its text gives the mean and explains it.
 
-    ``table`` has one row a finding: finding, auc, low, high, positives, negatives, reason; auc or
-    its interval is NaN where it cannot be had, and reason says why, or why it is not in the mean.
-    ``mean`` is over the findings ``in_mean``, NaN where there are none. Intervals hold 95 % of
+    ``table`` has one row per finding: finding, auc, low, high, positives, negatives, reason; auc or
+    its interval is NaN if it cannot be had, and reason says why, or why it is not in the mean.
+    ``mean`` is over the findings ``in_mean``, NaN if there are none. Intervals hold 95 % of
     ``resampling.RESAMPLES`` resamples of the part's ``patients``; ``resamples`` are the mean's, in
     order. ``sample`` names them: where it is equal in two runs, their resamples are of the same
     images.
@@ -52,7 +52,7 @@ class Evaluation:
         return "\n".join([*lines, resampling.SAID])
 
     def as_record(self) -> dict[str, Any]:
-        """What the record's section ``test`` says of it."""
+        """The record's section ``test``."""
         rows = self.table.astype(object).where(self.table.notna(), None)
         return {
             "mean_auc": self.mean,
@@ -137,7 +137,7 @@ def evaluate(
 
 
 def of_epoch(labels: np.ndarray, scores: np.ndarray) -> dict[str, float]:
-    """What an epoch's row in the record says of the validation part."""
+    """The results of the validation part for an epoch's row in the record."""
     return {"valid_auc": mean_auc(labels, scores)}
 
 
@@ -157,7 +157,7 @@ def mean_auc(labels: np.ndarray, scores: np.ndarray) -> float:
 
 
 def _drawn_auc(labels: np.ndarray, levels: np.ndarray, often: np.ndarray) -> float:
-    """The AUC with each image counted so ``often``; NaN where that leaves no image of a class.
+    """The AUC with each image counted so ``often``; NaN if that leaves no image of a class.
 
     It is the share of pairs, a positive and a negative, in which the positive has the higher
     score, where ties count one half. ``roc_auc_score`` gives the same with ``sample_weight``, but

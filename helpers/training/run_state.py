@@ -1,4 +1,4 @@
-"""What the functions behind ``helpers.run`` read of a run, and what they keep in it."""
+"""The state of a run, which the functions behind ``helpers.run`` read and change."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class RunState:
 
     @property
     def initial_arrays(self) -> Mapping[str, np.ndarray]:
-        """Those that a network is built with now."""
+        """The arrays with which a network is built now."""
         return self.initial.arrays if self.other_arrays is None else self.other_arrays
 
     def gather(self, value: Any) -> list[Any]:

@@ -43,7 +43,7 @@ def epochs(history: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def summary(content: Mapping[str, Any]) -> pd.DataFrame:
-    """What a whole run has measured, as text. ``content`` is its record."""
+    """All measurements of a run, as text. ``content`` is its record."""
     training, metric = content["training"], tasks.metric_of(content["recipe"])
     value, low, high = (metric.text(each) for each in metric.of(content["test"]))
     rows = {

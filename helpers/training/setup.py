@@ -1,4 +1,4 @@
-"""What a run uses, once its parameters are resolved (``helpers.training.parameters``)."""
+"""The setup of a run after its parameters are resolved (``helpers.training.parameters``)."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,9 +3,9 @@
 A framework that queues its work returns from a step long before the device has done it, so a
 clock read between two lines of the loop would measure how fast Python queues. Waiting for the
 device in the loop would slow down what is to be measured. Here a second thread waits for each
-step's result and notes when it was there; the loop itself never waits. What counts as waiting for
-data is the time between the moment the devices had finished everything and the moment the next
-batch had arrived: while they are busy, a late batch costs nothing.
+step's result and notes its time; the loop itself never waits. What counts as waiting for data is
+the time between the moment the devices had finished everything and the moment the next batch had
+arrived: while they are busy, a late batch costs nothing.
 """
 
 import time
@@ -20,7 +20,7 @@ from helpers.training import heartbeat
 
 Completion = Callable[[Any], Callable[[], None] | None]
 """A framework module's ``queued``: a call that returns when a device has computed what it had been
-given until then; None where it had."""
+given until then; None if it had."""
 
 
 TELL_SECONDS = 5.0
@@ -84,7 +84,7 @@ class StepClock:
                     raise self._error
 
     def arrived(self, at: float) -> None:
-        """The next batch was there at this time, of ``time.perf_counter``."""
+        """The next batch arrived at this time of ``time.perf_counter``."""
         self._arrived.append(at)
 
     def queued(self, result: Any) -> None:
@@ -119,7 +119,7 @@ class StepClock:
 
     @property
     def data_seconds(self) -> float:
-        """Time in which the devices had nothing to do because the next batch was not there."""
+        """The time in which the devices were idle because the next batch had not arrived."""
         free = [self._start, *self._done]
         return sum(max(0.0, at - since) for since, at in zip(free, self._arrived, strict=False))
 

@@ -1,4 +1,4 @@
-"""What a process notes of its training and its evaluations, batch by batch.
+"""A process's notes on its training and evaluations, batch by batch.
 
 A batch brings the numbers of its images, so everything that was trained on can be compared with
 the tables: labels, order, and, for the first batches of the first and the last epoch, the crops.
@@ -57,7 +57,7 @@ def joined(parts: Iterable[Any]) -> np.ndarray:
 
 
 class TrainingNotes:
-    """What one process trained on, and how."""
+    """Notes on what one process trained on, and how."""
 
     def __init__(self, run: RunState, replica: Any, processes: int, start: Arrays) -> None:
         self.run, self.replica = run, replica
@@ -67,7 +67,7 @@ class TrainingNotes:
         held = run.framework.dump_weights(replica.network)
         self.others = training_checks.other_arrays(held, start)
         self.weights: int | None = None
-        """How many numbers are to be trained; None where no reference knows the network."""
+        """How many numbers are to be trained; None if no reference knows the network."""
         if run.recipe.network != "own":
             trained = (array for name, array in start.items() if not name.endswith(RUNNING))
             self.weights = sum(array.size for array in trained)
@@ -193,7 +193,7 @@ class TrainingNotes:
 
 
 class TurnNotes:
-    """How many images one process was given in a measured turn."""
+    """The number of images that one process received in a measurement."""
 
     images = 0
 
@@ -203,7 +203,7 @@ class TurnNotes:
 
 
 class EvaluationNotes:
-    """Which images of a part one process evaluated; number -1 is none and fills a batch up."""
+    """The images of a part that one process evaluated; the number -1 pads a batch."""
 
     def __init__(self, look: Callable[[], None]) -> None:
         """``look`` notes the weights of the first batch."""
@@ -222,7 +222,7 @@ class EvaluationNotes:
         self._numbers.append(batch_arrays.kept(numbers))
 
     def evaluation(self, name: str, part: Part, run: RunState, processes: int) -> Evaluation:
-        """What this process evaluated of a part: with all others, every image once."""
+        """This process's part of an evaluation; all processes together evaluate each image once."""
         numbers = joined([np.zeros(0, int), *self._numbers])
         labels = joined([part.targets[:0], *self._targets])[numbers != FILLED]
         numbers = numbers[numbers != FILLED]

@@ -1,4 +1,4 @@
-"""What ``run.watch`` notes of a loop over batches, whoever iterates over them."""
+"""The notes of ``run.watch`` on a loop over batches, whoever iterates over them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from helpers.training.step_clock import StepClock
 
 
 class Watching:
-    """What is noted of a loop over batches, in the phase in which this is made.
+    """The notes on a loop over batches, in the phase in which this is made.
 
     A context manager: its clock runs inside.
     """
@@ -30,7 +30,7 @@ class Watching:
         self._clock.__exit__(*raised)
 
     def batch(self, batch: Any, at: float) -> None:
-        """This batch was there at this time, of ``time.perf_counter``; a step is taken on it."""
+        """This batch arrived at this time of ``time.perf_counter``; a step is taken on it."""
         self._clock.arrived(at)
         if self._notes is not None:
             self._notes.batch(batch)
