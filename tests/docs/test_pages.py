@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import re
 import tomllib
 from dataclasses import fields
@@ -15,9 +16,11 @@ import pytest
 from test_docs import BLOCK
 
 from data_prep.readers.column_mapping import ColumnMapping, read_mapping
-from helpers import paths
+from helpers import paths, record
 from helpers.recipe import Recipe, tables
+from helpers.results import best, regression
 from helpers.run import Run
+from helpers.training import attribution, resampling
 from helpers.training.measuring import TURNS
 from helpers.training.notebook_recipe import NotebookRecipe, Part
 from helpers.training.run_state import RunState
@@ -61,6 +64,52 @@ def test_the_example_prints_what_the_page_shows(monkeypatch: pytest.MonkeyPatch)
     with contextlib.redirect_stdout(said):
         exec(blocks("report", "python")[0], {})
     assert blocks("report", "text")[0] == said.getvalue()
+
+
+# examples of published runs
+
+DEMO = DOCS / "results" / "cpu-2-cores" / "demo"
+PUBLISHED = [DEMO / f"PyTorch_MultiGPU-2x-seed{seed}" for seed in range(3)]
+
+
+def test_the_example_of_a_difference_is_that_of_published_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``after`` has 12 % longer times, as the page says."""
+    for side, factor in (("before", 1), ("after", 1.12)):
+        for run in PUBLISHED:
+            content = json.loads((run / "record.json").read_text(encoding="utf-8"))
+            content["training"]["seconds"] *= factor
+            (tmp_path / side / run.name).mkdir(parents=True)
+            (tmp_path / side / run.name / "record.json").write_text(json.dumps(content))
+    assert regression.check(tmp_path / "before", tmp_path / "after") == 1
+    printed = capsys.readouterr().out.splitlines()
+    shown = [line for line in blocks("experiments", "text")[-1].splitlines() if line != "..."]
+    assert len(shown) > 4 and [line for line in shown if line not in printed] == []
+
+
+def test_the_example_of_a_time_attribution_is_that_of_a_published_run() -> None:
+    content, shown = record.read(PUBLISHED[-1]), blocks("time-attribution", "text")[0]
+    found, shown = content["attribution"], " ".join(shown.split())
+    for name in found["shares"]:
+        assert f"{name} {attribution.in_words(found, name)}" in shown
+    rates = r"[\d,]+ images/s \([\d,]+ to [\d,]+\)"
+    assert re.findall(rates, shown) == re.findall(rates, found["sentence"])
+
+
+def test_the_numbers_of_uncertainty_are_those_of_the_code() -> None:
+    text = " ".join(page("uncertainty").split())
+    assert f"standard deviation is assumed to be {best.SPREAD:.0%}".replace("%", " %") in text
+    assert f"a standard deviation above {best.TOO_NOISY:.0%}".replace("%", " %") in text
+    once = {str(label): [1.0] for label in range(7)}
+    lead = best.order(once, more=False).lead
+    assert (
+        f"With seven frameworks, the best one is named alone from a lead of {lead:.0%}".replace(
+            "%", " %"
+        )
+        in text
+    )
+    assert f"{resampling.RESAMPLES} times" in text
 
 
 # recipes.md, many-machines.md

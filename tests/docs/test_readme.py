@@ -6,6 +6,8 @@ import tomllib
 from datetime import datetime
 from statistics import median
 
+import pandas as pd
+
 from helpers import paths
 from helpers.frameworks import ROWS, Row, capabilities
 
@@ -79,6 +81,14 @@ def test_the_duration_is_the_published_runs() -> None:
     assert said
     for minutes in said:
         assert abs(median(sums.values()) / 60 / float(minutes) - 1) < 0.2
+
+
+def test_the_picture_is_described_with_the_published_numbers() -> None:
+    repeats = pd.read_csv(DEMO / "csv" / "repeats.csv").set_index(["label", "devices"])
+    (said,) = re.findall(r"!\[(Seconds of compiling.*?)\]", TEXT)
+    torch, keras = repeats.loc[("PyTorch", 2)], repeats.loc[("Keras", 2)]
+    shown = torch["seconds"], keras["seconds"], keras["seconds_compiling"]
+    assert re.findall(r"(\d+) s", said) == [f"{value:.0f}" for value in shown]
 
 
 def test_the_annotated_report_has_the_report_s_figures() -> None:
