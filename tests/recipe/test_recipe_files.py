@@ -10,14 +10,7 @@ from data_prep import readers
 from helpers import paths
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.recipe import (
-    RECIPES,
-    custom_code,
-    file_of,
-    full_name,
-    lookup,
-    tables,
-)
+from helpers.recipe import RECIPES, custom_code, file_of, full_name, lookup, tables
 
 CODE = "raise SystemExit('it was run')\n\n\ndef net(outputs): ...\n\n\nclass Reader: ...\n"
 MODEL = '[model]\nnetwork = "resnet44"\n'
@@ -59,18 +52,12 @@ def test_a_recipe_of_ones_own(folder: Path) -> None:
     found = file_of(str(path))
     recipe, digest = found.recipe, hashlib.sha256(CODE.encode()).hexdigest()
     assert (recipe.name, recipe.network, recipe.reader) == ("mine", "own", "own")
-    assert recipe.own == {
-        "pytorch": "mine.py:net",
-        "mxnet": "mine.py:net",
-        "reader": "mine.py:Reader",
-    }
+    own = {"pytorch": "mine.py:net", "mxnet": "mine.py:net", "reader": "mine.py:Reader"}
+    assert recipe.own == own
     assert recipe.code == {"mine.py": digest} and recipe.folder == str(folder / "pictures")
     assert (recipe.image_size, recipe.crop, recipe.weights) == (0, 0, "random")
-    assert (recipe.lr_gamma, recipe.lr_milestones, recipe.quality_targets) == (
-        0.1,
-        (20, 30),
-        (0.5,),
-    )
+    assert (recipe.lr_gamma, recipe.lr_milestones) == (0.1, (20, 30))
+    assert recipe.quality_targets == (0.5,)
     assert isinstance(recipe.learning_rate, float) and recipe.metric == "top1"
     assert found.demo.epochs == 2 and found.demo.demo and not recipe.demo
     assert found.slurm == {"partition": "gpu", "setup": ["module load cuda"]}
@@ -186,14 +173,6 @@ BAD: dict[str, tuple[str, str]] = {
     "a key twice": (f'{MODEL}network = "resnet50"\n', "Cannot overwrite a value (at line 3"),
     "no quotes": ("[model]\nnetwork = resnet44\n", "Invalid value (at line 2"),
     "YAML": ("model:\n  network: resnet44\n", "not TOML, as a recipe is"),
-    "a sweep of another recipe": (
-        f'{MODEL}[sweep]\nrecipe = "demo"\n',
-        "sweep.recipe: this file is the recipe",
-    ),
-    "a sweep of what is no number": (
-        f"{MODEL}[sweep]\nrepeats = [2]\n",
-        "repeats: Expected `int | str`, got `array`",
-    ),
 }
 
 

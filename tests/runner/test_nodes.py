@@ -81,24 +81,6 @@ def test_ranks_find_the_programs_that_a_kernel_finds(
     assert told[0]["PATH"] == f"{own}{os.pathsep}{os.environ['PATH']}"
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["--nnodes", "0"], "nodes is '0': give a whole number from 1 to 1024"),
-        (["--launcher", "ssh"], "launcher is 'ssh': give auto, or mpiexec:HOST"),
-        (["--launcher", "mpiexec:a", "--nnodes", "2"], "1 hosts for 2 nodes; name 2"),
-        (["--launcher", "torchrun", "--nnodes", "2"], "for torchrun convert the notebook"),
-    ],
-)
-def test_a_mistake_is_one_line(
-    given: list[str], said: str, suite: Suite, capsys: pytest.CaptureFixture[str]
-) -> None:
-    suite.notebook("PyTorch_MultiGPU")
-    assert suite.compare(*given, "--dry-run") == 2
-    error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1
-
-
 def test_a_notebook_of_one_node_is_skipped_on_two(suite: Suite) -> None:
     """It is not even started, and the record has the reason."""
     suite.notebook("Keras_MultiGPU", "raise SystemExit", framework="Keras")

@@ -1,4 +1,4 @@
-"""A batch and its recipe: the same from beginning to end, and the sweep in the recipe's file."""
+"""A batch and its recipe: the same from beginning to end."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from helpers import __main__ as command
 from helpers.errors import UserError
-from helpers.runner import experiments, plans, preflight, run_experiment
+from helpers.runner import experiments, plans, preflight
 from helpers.runner.plans import Plan
 
 TEXT = 'recipe = "demo"\n[train]\nepochs = 2\nbatch_size = 8\nwarmup_epochs = 0.5\n'
@@ -78,38 +78,3 @@ def test_the_plan_says_beforehand_what_will_be_skipped(
     about = {line.split()[0]: line for line in lines if "_MultiGPU" in line}
     assert "will be skipped: the recipe mine has no network" in about["Keras_MultiGPU"]
     assert "skipped" not in about["MXNet_Gluon_MultiGPU"]
-
-
-def test_the_sweep_stands_in_the_recipe(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The command line comes before it."""
-    asked: list[tuple[Plan, str | None]] = []
-
-    def note(plan: Plan, name: str | None = None, **how: Any) -> int:
-        asked.append((plan, name))
-        return 0
-
-    monkeypatch.setattr(run_experiment, "run", note)
-    with file.open("a") as opened:
-        opened.write(
-            '[sweep]\nframeworks = ["pytorch"]\nseeds = [0, 1]\nname = "mine"\nrepeats = 2\n'
-        )
-    for given, seeds, name, repeats in (
-        (["--recipe", str(file)], {0, 1}, "mine", 2),
-        (["--recipe", str(file), "--seeds", "5", "--name", "third"], {5}, "third", 2),
-    ):
-        assert command.main(["run", *given, "--devices", "1"]) == 0, capsys.readouterr().err
-        plan, called = asked.pop()
-        assert {run.seed for run in plan.runs} == seeds and called == name
-        assert {run.framework for run in plan.runs} == {"PyTorch"}
-        assert len(plan.runs) == 2 * repeats * len(seeds) and plan.recipe == str(file)
-
-
-def test_a_choice_that_cannot_be_had_is_named_with_its_line(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file.write_text(f"{TEXT}[sweep]\ndevices = [0]\n")
-    assert command.main(["run", "--recipe", str(file), "--dry-run"]) == 2
-    said = f"error: {file}: devices 0: a run needs at least one"
-    assert capsys.readouterr().err.startswith(said)

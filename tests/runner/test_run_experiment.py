@@ -214,6 +214,10 @@ DIGITS = "9" * 5000
         # An empty one, as of a shell's variable that is not set, is no name and not none either.
         (["--name", ""], "experiment name '': use letters"),
         (["--resume", "b", "--name", ""], "leave out --name"),
+        (["--nnodes", "0"], "nodes is '0': give a whole number from 1 to 1024"),
+        (["--launcher", "ssh"], "launcher is 'ssh': give auto, or mpiexec:HOST"),
+        (["--launcher", "mpiexec:a", "--nnodes", "2"], "1 hosts for 2 nodes; name 2"),
+        (["--launcher", "torchrun", "--nnodes", "2"], "for torchrun convert the notebook"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(

@@ -82,10 +82,6 @@ FAULTS: dict[str, tuple[str, str]] = {
         "raise OSError('libcuda.so.1: cannot open shared object file')",
         "start: OSError: libcuda.so.1: cannot open shared object file",
     ),
-    "no fabric manager": (
-        "raise RuntimeError('CUDA error 802: system not yet initialized')",
-        "start: RuntimeError: CUDA error 802: system not yet initialized",
-    ),
     "ends": ("sys.exit(3)", "start: the process died: exit code 3"),
 }
 

@@ -95,7 +95,6 @@ BAD = {
         '[slurm]\nnodename = "x"',
         "slurm: Object contains unknown field `nodename`",
     ),
-    "an unknown framework": ('[sweep]\nframeworks = ["pytorh"]', "unknown framework"),
     "no node": ("[sweep]\nnnodes = [0]", "nodes is 0"),
 }
 

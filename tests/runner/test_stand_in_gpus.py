@@ -36,7 +36,8 @@ MACHINES = {
     "V100 and H100": fake_nvml.machine(V100, H100),
 }
 MISMATCH = "init 18\n" + fake_nvml.machine(H100)
-WHY = "the NVIDIA driver does not start: Driver/library version mismatch (NVML error 18); run "
+NO_START = "the NVIDIA driver does not start: "
+WHY = f"{NO_START}Driver/library version mismatch (NVML error 18); run "
 
 RUNS, OTHER, DRIVER, NO_CODE = "runs", "'make envs' installs the", "or newer", "has no code for"
 FOR_CPUS = "has no code for GPUs"
@@ -250,7 +251,10 @@ VISIBLE: list[tuple[str, str | None, str]] = [
     # No driver, and GPUs that are hidden of one that does not start.
     ("init 9\n", None, "cpu; CPU device 0"),
     (MISMATCH, "", "cpu; CPU device 0"),
+    *((MISMATCH, variable, WHY) for variable in (None, "0")),
+    ("init 17\n", None, f"{NO_START}GPU access blocked by the operating system (NVML error 17)"),
 ]
+NO_GPUS = "; to use the CPU instead: CUDA_VISIBLE_DEVICES="
 
 
 def sees(rows: Iterable[tuple[str, str | None]]) -> list[str]:
@@ -265,25 +269,7 @@ def test_stand_in_visible_gpus() -> None:
     said = sees((script, variable) for script, variable, _ in VISIBLE)
     for (script, variable, expected), line in zip(VISIBLE, said, strict=True):
         assert line.startswith(expected), f"{variable} on {script}"
-        assert line.isprintable()
-
-
-# --- A driver that does not start -------------------------------------------------------------
-
-INSTEAD = "to use the CPU instead: CUDA_VISIBLE_DEVICES="
-
-
-def test_stand_in_a_driver_that_does_not_start_is_an_error() -> None:
-    why = {
-        18: "Driver/library version mismatch (NVML error 18); run nvidia-smi",
-        17: "GPU access blocked by the operating system (NVML error 17); run nvidia-smi",
-    }
-    broken = [f"init {code}\n{fake_nvml.machine(H100)}" for code in why]
-    told = sees((script, variable) for script in broken for variable in (None, "0"))
-    for number, line in enumerate(told):
-        assert line.startswith("the NVIDIA driver does not start: "), line
-        assert list(why.values())[number // 2] in line
-        assert line.endswith(f"; {INSTEAD}") and line.isprintable()
+        assert line.endswith(NO_GPUS) == expected.startswith(NO_START) and line.isprintable()
 
 
 def test_stand_in_a_run_on_the_cpu_leaves_the_gpus_and_their_driver_alone(suite: Suite) -> None:

@@ -121,9 +121,11 @@ def test_the_file_says_what_the_options_say(
     # Options beside the file replace what it says; a notebook replaces its frameworks too.
     options = ["--notebooks", "Keras_MultiGPU", "--seeds", "3", "--repeats", "1", "--devices", "1"]
     options += ["--epochs", "default", "--batch-size", "default", "--num-workers", "default"]
+    options += ["--name", "third"]
     assert main(["run", "--dry-run", "--recipe", file, *options]) == 0
     shown = capsys.readouterr().out
-    assert "1 run\n" in shown and "Keras_MultiGPU on 1 device, environment" in shown
+    assert "Experiment third: 1 run\n" in shown
+    assert "Keras_MultiGPU on 1 device, environment" in shown
     assert "every run with warm-up epochs 0.5\n" in shown
     assert not paths.RUNS.exists()
 
@@ -175,6 +177,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("epochs = [1, 2]", "epochs: Expected `int | str`, got `array`"),
         ("repeats = 99999", "runs; plan 10000 or fewer"),
         ("devices = [2000000000]", "they would share"),
+        ("devices = [0]", ": devices 0: a run needs at least one"),
         ("frameworks = ['zoo']", "unknown framework 'zoo': the frameworks are pytorch"),
         ("frameworks = ['keras']\nnotebooks = ['x']", "give only one of them"),
         ("precision = ['fp32', 'int8']", "unknown precision 'int8': it is one of fp32"),

@@ -1,7 +1,5 @@
 """What a batch leaves in the temporary folder: nothing, however its runs end."""
 
-from pathlib import Path
-
 import pytest
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture
 
@@ -25,15 +23,12 @@ ENDS = {
     "replica": "replicas.run(replica, 2, True)",
     "kernel": "os.kill(os.getpid(), signal.SIGKILL)",
 }
-WAIT = "(Path(run) / 'waits').touch(); import time; time.sleep(600)"
 
 
-@pytest.fixture
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("t")
-
-
-def test_a_batch_leaves_nothing_whether_runs_end_or_are_killed(suite: Suite, empty: Path) -> None:
+def test_a_batch_leaves_nothing_whether_runs_end_or_are_killed(
+    suite: Suite, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    empty = tmp_path_factory.mktemp("t")
     for name, last in ENDS.items():
         suite.notebook(f"{name}_MultiGPU", BEGIN, LEAVE, last)
     command = suite.start("--name", "b", env={"TMPDIR": str(empty)})
