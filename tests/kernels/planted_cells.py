@@ -314,7 +314,10 @@ class Tested(NamedTuple):
 
 
 AND = " and "
-EVERY_DAY = ("rate of one device", "no flip", "weight decay missing", "no set_epoch")
+EVERY_DAY = (
+    *("rate of one device", "no flip", "weight decay missing", "no set_epoch"),
+    *("evaluation pixels of another crop", "scores in other places"),
+)
 SHORTLY = (
     '[setattr(__import__("helpers.training.measurement_rounds", fromlist=[name]), name, seconds)'
     ' for name, seconds in (("TURN_SECONDS", 0.01), ("LOADER_SECONDS", 0.01), ("MOST_SECONDS", 0))]'

@@ -7,12 +7,12 @@ JSON, without the code that makes the report; all other figures are in the CSV f
 
 import math
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from bs4 import BeautifulSoup
 from figures import (
     Cells,
     Record,
@@ -47,37 +47,18 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]
 # What the report says.
 
 
-class Tables(HTMLParser):
+def tables_of(page: str) -> dict[str, list[list[str]]]:
     """The page's tables: by caption the rows, the head as the first."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: dict[str, list[list[str]]] = {}
-        self._text: list[str] | None = None
-        self._rows: list[list[str]] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "tr":
-            self._rows.append([])
-        if tag in ("td", "th", "caption"):
-            self._text = []
-        if tag == "small" and self._text is not None:
-            self._text.append("(")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "small" and self._text is not None:
-            self._text.append(")")
-        if tag in ("td", "th") and self._text is not None:
-            self._rows[-1].append(" ".join("".join(self._text).split()))
-            self._text = None
-        if tag == "caption" and self._text is not None:
-            self._rows = self.found["".join(self._text)] = []
-            self._text = None
-
-    def handle_data(self, data: str) -> None:
-        if self._text is not None:
-            self._text.append(data)
+    soup = BeautifulSoup(page, "html.parser")
+    for small in soup("small"):
+        small.replace_with(f"({small.text})")
+    return {
+        table.caption.text: [
+            [" ".join(cell.text.split()) for cell in row(("td", "th"))] for row in table("tr")
+        ]
+        for table in soup("table")
+        if table.caption
+    }
 
 
 def markdown_tables(text: str) -> dict[str, list[list[str]]]:
@@ -107,7 +88,7 @@ def test_the_main_tables_are_the_records(batch: tuple[Path, list[Record]]) -> No
     folder, made = batch
     wanted = expected(made)
     markdown = markdown_tables((folder / report.MARKDOWN).read_text())
-    for tables in (markdown, Tables((folder / report.HTML).read_text()).found):
+    for tables in (markdown, tables_of((folder / report.HTML).read_text())):
         shown = [as_cells(name, tables[name]) for name in {table for table, _, _ in wanted}]
         found = {where: text for cells in shown for where, text in cells.items()}
         assert {where: found[where] for where in wanted} == wanted
