@@ -14,13 +14,7 @@ from helpers import paths
 from helpers.all_reduce import grids, measure
 from helpers.errors import UserError
 
-sys.path.append(str(paths.ROOT / "benchmarks"))
-
-import hosts
-
 RANKS = (2, 3, 4, 6, 8)
-LITTLE_MORE = 1.2
-"""A link's bucket lets through 64 kB at once, of the 459 kB that each of eight ranks sends."""
 
 
 @cache
@@ -79,26 +73,6 @@ def test_ranks_that_fail_are_one_line(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(UserError) as caught:
         measure.run(2, [4], 1, 0.0)
     assert str(caught.value) == "mpiexec with 2 ranks failed (3): no such host"
-
-
-@pytest.mark.slow  # eight hosts on two cores
-def test_over_links_of_a_known_speed_no_way_is_faster_than_they_are() -> None:
-    """On eight hosts made of this machine."""
-    script = "import json, sys; from helpers.all_reduce import measure; "
-    script += "print(json.dumps(measure.run(8, [1 << 18], 1, 0.0, 1)))"
-    try:
-        with hosts.up(8, mbit=40) as eight:
-            words = ("env", f"PYTHONPATH={paths.ROOT}", sys.executable, "-c", script)
-            process = eight.start(eight.first, *words, stdout=subprocess.PIPE)
-            told = process.communicate(timeout=300)[0]
-    except hosts.CannotBeHad as error:
-        pytest.skip(str(error))
-    assert process.returncode == 0, told
-    rows = json.loads(told.splitlines()[-1])
-    assert {row["way"] for row in rows} == set(grids.NAMES)
-    for row in rows:
-        bus = 2 * 7 / 8 * row["bytes"] * 8e-6 / row["seconds"]
-        assert 0 < bus / 40 < LITTLE_MORE, row
 
 
 def test_grids_are_named_and_cut() -> None:

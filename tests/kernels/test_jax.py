@@ -41,6 +41,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> Names:
     return own_names(NOTEBOOK, tmp_path_factory.mktemp("notebook"), devices=2, batch_size=2)
 
 
+@pytest.mark.slow  # TensorFlow is checked in bf16 every day
 def test_the_check_is_passed_in_16_bits(tmp_path: Path) -> None:
     found = fairness_check(own_names(NOTEBOOK, tmp_path, devices=2, precision="bf16"))
     assert failed(found.checks) == set() and found.comparable

@@ -70,7 +70,7 @@ def checked(folder: Path, count: int, changes: dict[str, str]) -> list[Check]:
     return found
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2, 3])
 def test_the_fairness_check_is_passed_stand_in(count: int, tmp_path: Path) -> None:
     """MultiprocessParallelUpdater sums gradients, and changes the optimiser to make up for it."""
     rows = on_gpus(count, checked, tmp_path, count, {})

@@ -73,52 +73,95 @@ BAD = {"check": "gradients", "difference": 0.4, "threshold": 0.05, "verdict": "f
 UNFAIR = {"comparable": False, "checks": [BAD | {"reason": "summed"}]}
 
 
-def test_what_failed_its_fairness_check_is_marked_where_it_is_timed(tmp_path: Path) -> None:
-    records.save(tmp_path, records.make("PyTorch", speed=50, gpu=True))
-    quick = records.make("Keras", speed=500, gpu=True, fairness=UNFAIR)
-    compared = records.load(tmp_path, quick)
-    assert list(comparison_tables.runs(compared).frame.index) == [
-        "PyTorch",
-        "Keras (not comparable)",
-    ]
-    assert "Keras on 2 devices (not comparable)" in records.shown(charts.parts(compared)).alt
-    assert (
-        "Keras, 2 devices (not comparable) ends after" in records.shown(charts.curves(compared)).alt
-    )
-    page = report.write(tmp_path).read_text()
-    flagged = r'<tr class="unfair">\s*<th scope="row">Keras <span class="badge bad">not'
-    assert re.search(flagged, page)
-    assert re.search(r'<td class="bad">failed</td>', page)
-    found = fairness_tables.not_passed(compared).frame.loc["gradients"]
-    assert list(found[["verdict", "runs", "largest difference"]]) == [
-        "fail",
-        "Keras",
-        "4.0e-01 (limit 5e-02)",
-    ]
-    assert "summed" in page
-    first = conclusions.fastest(compared)
-    assert first.verdict == "PyTorch" and "Not ranked: Keras (not comparable)" in first.text
-    assert conclusions.fairness(compared).verdict == "only in part"
-
-
 def trained_differently(variant: str) -> dict[str, Any]:
     other = {"check": "mirrored crops", "difference": 0.5, "threshold": 0.1, "variant": variant}
     return {"comparable": False, "checks": [other | {"verdict": "different", "reason": "0 of 512"}]}
 
 
-def test_a_variant_stands_beside_the_others_and_is_not_ranked(tmp_path: Path) -> None:
-    records.save(tmp_path, records.make("PyTorch", speed=50, gpu=True))
-    records.save(tmp_path, records.make("TensorFlow", speed=40, gpu=True))
-    fairness = trained_differently("augmentation (no flip)")
-    compared = records.load(tmp_path, records.make("Keras", speed=500, gpu=True, fairness=fairness))
-    first, fair = conclusions.fastest(compared), conclusions.fairness(compared)
-    assert first.verdict == "PyTorch"
-    assert "Not ranked: Keras (differs from the recipe)" in first.text
-    said = "Keras differs from the recipe: augmentation (no flip)"
-    assert fair.verdict == "yes" and said in fair.text
+def disturbed(used: float | None, reason: str | None = None) -> dict[str, Any]:
+    return {"cores": 1, "other_programs": {"cores": 2, "used": used, "reason": reason}}
+
+
+OTHER = {"gpu": "GPU-1", "process": 7, "name": "x", "seen": "during"}
+RESUMED: dict[str, Any] = {"checkpoint": {"resumed_after": 3, "seconds": 0.1, "restarts": [3]}}
+FLAGGED: dict[str, dict[str, Any]] = {
+    "not comparable": {"gpu": True, "fairness": UNFAIR},
+    "differs from the recipe": {"gpu": True, "fairness": trained_differently("no flip")},
+    "resumed": {"gpu": True, **RESUMED},
+    "GPU in use by others": {
+        "gpu": True,
+        "other_processes": {"processes": [OTHER], "reason": None},
+    },
+    "disturbed": disturbed(1.4),
+}
+"""By its flag a run that is not ranked: what is otherwise in its record."""
+
+
+@pytest.mark.parametrize("flag", FLAGGED)
+def test_a_flagged_run_is_not_ranked_and_is_flagged_everywhere(flag: str, tmp_path: Path) -> None:
+    given = FLAGGED[flag]
+    kind = {name: given[name] for name in ("gpu", "cores") if name in given}
+    records.save(tmp_path, records.make("Keras", speed=70, **kind))
+    compared = records.load(tmp_path, records.make("PyTorch", speed=400, **given))
+    first = conclusions.fastest(compared)
+    assert first.verdict == "Keras" and f"Not ranked: PyTorch ({flag})" in first.text
+    assert list(comparison_tables.runs(compared).frame.index) == ["Keras", f"PyTorch ({flag})"]
+    assert f"PyTorch on 2 devices ({flag})" in records.shown(charts.parts(compared)).alt
     page = report.write(tmp_path).read_text()
-    assert 'Keras <span class="badge">differs from the recipe' in page
+    assert re.search(rf'<th scope="row">PyTorch <span class="badge( bad)?">{flag}', page)
+    flags = pd.read_csv(tmp_path / report.CSV / "runs.csv")["flags"].fillna("")
+    assert list(flags) == [flag, ""]
+    alone = records.load(tmp_path / "alone", records.make("PyTorch", **given))
+    assert conclusions.fastest(alone).verdict == "unknown"
+
+
+def test_a_failed_row_of_the_fairness_check_is_shown(tmp_path: Path) -> None:
+    records.save(tmp_path, records.make("PyTorch", gpu=True))
+    compared = records.load(tmp_path, records.make("Keras", gpu=True, fairness=UNFAIR))
+    ends = "Keras, 2 devices (not comparable) ends after"
+    assert ends in records.shown(charts.curves(compared)).alt
+    page = report.write(tmp_path).read_text()
+    assert '<td class="bad">failed</td>' in page and "summed" in page
+    assert re.search(r'<tr class="unfair">\s*<th scope="row">Keras', page)
+    found = fairness_tables.not_passed(compared).frame.loc["gradients"]
+    wanted = ["fail", "Keras", "4.0e-01 (limit 5e-02)"]
+    assert list(found[["verdict", "runs", "largest difference"]]) == wanted
+    assert conclusions.fairness(compared).verdict == "only in part"
+
+
+def test_what_a_variant_does_otherwise_is_named(tmp_path: Path) -> None:
+    for name in ("PyTorch", "TensorFlow"):
+        records.save(tmp_path, records.make(name, gpu=True))
+    fairness = trained_differently("augmentation (no flip)")
+    compared = records.load(tmp_path, records.make("Keras", gpu=True, fairness=fairness))
+    fair = conclusions.fairness(compared)
+    assert fair.verdict == "yes"
+    assert "Keras differs from the recipe: augmentation (no flip)" in fair.text
+    page = report.write(tmp_path).read_text()
     assert "augmentation (no flip)" in page and "not comparable" not in page.split("<h1")[1][:300]
+
+
+def test_a_resumed_run_scales_nothing(tmp_path: Path) -> None:
+    for name, resumed in (("PyTorch", RESUMED), ("Keras", {})):
+        records.save(tmp_path, records.make(name, 1, gpu=True))
+        records.save(tmp_path, records.make(name, 2, gpu=True, **resumed))
+    compared = comparison.load(tmp_path)
+    assert list(scaling.table(compared).frame.index) == ["Keras"]
+    assert set(scaling.numbers(compared)["flags"]) == {()}
+    said = caveats.remarks(compared).frame["remark"]
+    assert "last process" in said["PyTorch, 2 devices, resumed"]
+
+
+def test_other_programs_disturb_a_run_from_a_tenth_of_its_cores_on(tmp_path: Path) -> None:
+    """Where it is not known, this is said."""
+    how = {"PyTorch": (1.4,), "Keras": (0.19,), "Chainer": (None, "no /proc")}
+    runs = (records.make(name, **disturbed(*given)) for name, given in how.items())
+    compared = records.load(tmp_path, *runs)
+    labels = set(comparison_tables.runs(compared).frame.index)
+    assert labels == {"Keras", "Chainer", "PyTorch (disturbed)"}
+    said = caveats.remarks(compared).frame["remark"]
+    assert "1.4 of 2 cores" in said["PyTorch"]
+    assert "no /proc" in said["Chainer"] and not said.str.contains("0.19").any()
 
 
 def test_cpu_devices_that_share_cores_are_not_ranked(tmp_path: Path) -> None:
@@ -133,74 +176,6 @@ def test_cpu_devices_that_share_cores_are_not_ranked(tmp_path: Path) -> None:
     for text in (line, page, (tmp_path / report.MARKDOWN).read_text()):
         assert not re.search(r"finish\w* (first|level)|times as many|quickest", text)
     assert page.count(why) == 1  # in the answer; a limit is stated once
-
-
-RESUMED: dict[str, Any] = {"checkpoint": {"resumed_after": 3, "seconds": 0.1, "restarts": [3]}}
-
-
-def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path) -> None:
-    compared = records.load(
-        tmp_path,
-        records.make("PyTorch", 1, speed=50, gpu=True),
-        records.make("PyTorch", 2, speed=400, gpu=True, **RESUMED),
-        records.make("Keras", 1, speed=40, gpu=True),
-        records.make("Keras", 2, speed=70, gpu=True),
-    )
-    first = conclusions.fastest(compared)
-    assert first.verdict == "Keras" and "Not ranked: PyTorch (resumed)" in first.text
-    assert "PyTorch (resumed)" in comparison_tables.runs(compared).frame.index
-    assert list(scaling.table(compared).frame.index) == ["Keras"]
-    assert set(scaling.numbers(compared)["flags"]) == {()}
-    run = "PyTorch, 2 devices, resumed"
-    said = caveats.remarks(compared).frame["remark"]
-    assert "its times cover its last process" in said[run]
-    page = report.write(tmp_path).read_text()
-    assert '<th scope="row">PyTorch <span class="badge">resumed</span>' in page
-    runs = pd.read_csv(tmp_path / report.CSV / "runs.csv")
-    assert list(runs["flags"].fillna("")) == ["", "resumed", "", ""]
-
-
-def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:
-    other = {"gpu": "GPU-1", "process": 7, "name": "x", "seen": "during"}
-    shared: dict[str, Any] = {"other_processes": {"processes": [other], "reason": None}}
-    compared = records.load(
-        tmp_path,
-        records.make("PyTorch", speed=400, gpu=True, **shared),
-        records.make("Keras", speed=70, gpu=True),
-    )
-    assert conclusions.fastest(compared).verdict == "Keras"
-    assert list(comparison_tables.runs(compared).frame.index) == [
-        "Keras",
-        "PyTorch (GPU in use by others)",
-    ]
-    nobody = conclusions.fastest(
-        records.load(tmp_path / "all", records.make("PyTorch", gpu=True, **shared))
-    )
-    assert nobody.verdict == "unknown" and "PyTorch (GPU in use by others)" in nobody.text
-
-
-def test_who_shared_its_cores_with_other_programs_is_not_ranked(tmp_path: Path) -> None:
-    """From a tenth of them on; where that is not known, this is said."""
-
-    def others(used: float | None, reason: str | None = None) -> dict[str, Any]:
-        return {"other_programs": {"cores": 2, "used": used, "reason": reason}}
-
-    compared = records.load(
-        tmp_path,
-        records.make("PyTorch", speed=400, cores=1, **others(1.4)),
-        records.make("Keras", speed=70, cores=1, **others(0.19)),
-        records.make("Chainer", speed=10, cores=1, **others(None, "no /proc")),
-    )
-    assert conclusions.fastest(compared).verdict == "Keras"
-    assert list(comparison_tables.runs(compared).frame.index) == [
-        "Keras",
-        "Chainer",
-        "PyTorch (disturbed)",
-    ]
-    said = caveats.remarks(compared).frame["remark"]
-    assert "other programs used 1.4 of 2 cores" in said["PyTorch"]
-    assert "no /proc" in said["Chainer"] and not said.str.contains("0.19").any()
-    assert '<span class="badge">disturbed</span>' in report.write(tmp_path).read_text()
 
 
 def test_rounds_that_lie_far_apart_are_said(tmp_path: Path) -> None:
