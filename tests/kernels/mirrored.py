@@ -1,5 +1,6 @@
 """The tests of TensorFlow and of Keras, for both train under MirroredStrategy."""
 
+from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,15 @@ from framework_tests import OfFramework
 from notebook_program import Names, own_names
 from tensorflow.core.framework.dataset_options_pb2 import Options
 from tensorflow.python.ops import gen_dataset_ops
+
+from helpers.frameworks import tensorflow_strategies
+
+
+@pytest.fixture(autouse=True)
+def no_strategy_is_left() -> Iterator[None]:
+    """A notebook's is that of all variables made after it."""
+    yield
+    tensorflow_strategies.note([])
 
 
 def tuned(patch: pytest.MonkeyPatch) -> list[bool]:

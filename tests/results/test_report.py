@@ -154,8 +154,9 @@ def test_a_resumed_run_scales_nothing(tmp_path: Path) -> None:
 
 def test_other_programs_disturb_a_run_from_a_tenth_of_its_cores_on(tmp_path: Path) -> None:
     """Where it is not known, this is said."""
-    how = {"PyTorch": (1.4,), "Keras": (0.19,), "Chainer": (None, "no /proc")}
-    runs = (records.make(name, **disturbed(*given)) for name, given in how.items())
+    how = {"PyTorch": disturbed(1.4), "Keras": disturbed(0.19)}
+    how["Chainer"] = disturbed(None, "no /proc")
+    runs = (records.make(name, **given) for name, given in how.items())
     compared = records.load(tmp_path, *runs)
     labels = set(comparison_tables.runs(compared).frame.index)
     assert labels == {"Keras", "Chainer", "PyTorch (disturbed)"}
