@@ -144,7 +144,8 @@ def split_catalog(
     shares: Sequence[float] = (0.7, 0.1, 0.2),
     valid: float = 0.125,
 ) -> dict[str, np.ndarray]:
-    """Return the int64 indices, ascending, of `train`, `valid` and `test`; no group is in two.
+    """Return the int64 indices, ascending, of `train`, `valid` and `test`; no group is in two
+    parts.
 
     A set that was published in one piece is split by `shares`. If a set was published as train and
     one other part, the other part is `test`, and the share `valid` of the groups of train becomes

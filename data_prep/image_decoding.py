@@ -96,8 +96,8 @@ def decode(
 ) -> np.ndarray:
     """Decode an image file's bytes to uint8 (height, width, channels), 1 (grey) or 3 (RGB).
 
-    A grey image becomes three equal planes. All other conversions are those of `read_grey`. What
-    the image lost or how it was changed is added to `notes`.
+    A grey image becomes three equal planes. All other conversions are the same as in `read_grey`.
+    What the image lost or how it was changed is added to `notes`.
     """
     notes = [] if notes is None else notes
     try:

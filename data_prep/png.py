@@ -102,8 +102,9 @@ def resize_square(image: np.ndarray, size: int) -> np.ndarray:
 def encode_png(image: np.ndarray, *, is_noisy: bool = False) -> bytes:
     """Encode a uint8 array, (height, width) or (height, width, 3), as PNG, always the same bytes.
 
-    zlib searches for runs only, and in a noisy image, which has none, for nothing. ISA-L would take
-    less than half the time, but in one process of a hundred its bytes differ for the same pixels.
+    zlib only searches for runs; in a noisy image, which has none, it searches for nothing. ISA-L
+    would take less than half the time, but in one process of a hundred its bytes differ for the
+    same pixels.
     """
     strategy = zlib.Z_HUFFMAN_ONLY if is_noisy else zlib.Z_RLE
     packer = zlib.compressobj(1, zlib.DEFLATED, 15, 9, strategy)

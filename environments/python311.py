@@ -22,7 +22,7 @@ class NoPython(Exception):
 
 
 def find_python(uv: Path) -> str | None:
-    """The path of a Python 3.11: the one running this, else one that uv finds on PATH.
+    """The path of a Python 3.11: the one that runs this, otherwise one that uv finds on PATH.
 
     One from ``SOUND`` on is preferred.
     """

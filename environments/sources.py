@@ -66,7 +66,7 @@ def chainercv(python: Path, wheels: Path, run: Run) -> Path:
     """Builds chainercv 0.13.1 without its one C extension, unless its wheel is there.
 
     Python 3.11's headers no longer take that extension, a part of object detection. A module that
-    says so when it is called stands in its place.
+    reports this when it is called replaces it.
     """
     if not (found := sorted(wheels.glob("chainercv-*.whl"))):
         with tempfile.TemporaryDirectory(dir=wheels) as scratch:

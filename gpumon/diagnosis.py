@@ -1,9 +1,9 @@
-"""This module finds what limited each phase, and states it in a sentence with its figures.
+"""This module finds what limited each phase, and states it in a sentence with its numbers.
 
-The rules are tried in the order of ``RULES``, and the first that holds is the phase's sentence:
-what makes other figures worthless comes before what they would say. Each rule asks for more than
-it needs, because no sentence is better than a wrong one. ``docs/gpumon.md`` has them as a table;
-the limits are here, and in :mod:`gpumon.phase_metrics`.
+The rules are tried in the order of ``RULES``, and the first match gives the phase's sentence.
+Causes that invalidate other numbers come first. Each rule is strict, because no sentence is better
+than a wrong one. ``docs/gpumon.md`` has them as a table; the limits are here, and in
+:mod:`gpumon.phase_metrics`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ Found = Optional["tuple[str, dict[str, float]]"]
 def diagnose(recording: Recording) -> list[Diagnosis]:
     """The phases of which something is sure, in order of their start; see the module's docstring.
 
-    A trace without phases is one, ``(all)``.
+    A trace without phases counts as one phase, ``(all)``.
     """
     rows = rows_of(recording)
     by_phase: dict[str, list[Row]] = {}

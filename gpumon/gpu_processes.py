@@ -122,7 +122,7 @@ def processes_on(handle: Any) -> list[Holder]:
 def compute_processes(uuids: Sequence[str]) -> list[tuple[str, int, float | None]]:
     """GPU, process and its memory in MiB (None if the driver does not say) on these GPUs.
 
-    Opens NVML for this one question. Raises Unavailable if the driver does not report them.
+    It opens NVML just for this call. Raises Unavailable if the driver does not report them.
     """
     open_nvml()
     try:

@@ -66,7 +66,7 @@ class RankInfo(NamedTuple):
 
     @property
     def is_host_sampler(self) -> bool:
-        """Whether it records its host: the first one there, or each where none knows its place."""
+        """Whether this process records its host: the host's first rank, or any without a rank."""
         return not self.is_distributed or not self.local_rank
 
 
@@ -98,7 +98,7 @@ def _job(of_rank: str) -> str | None:
 def program_root(rank: int | None) -> int:
     """The process whose descendants are the program's own: this one, or a rank's launcher.
 
-    The same launcher started all ranks of a machine, so they count as one program.
+    All ranks of a machine have the same launcher, so they count as one program.
     """
     parent = os.getppid()
     return parent if rank is not None and parent > 1 else os.getpid()

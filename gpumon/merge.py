@@ -1,9 +1,9 @@
 """This module merges traces of several ranks or hosts on one time axis.
 
-Traces of one boot share the monotonic clock and are laid on each other exactly. Those of different
+Traces of one boot share the monotonic clock and are aligned exactly. Those of different
 machines are aligned by their clock offset, where one was measured (:mod:`gpumon.launch`), else by
-wall time; the merged trace says which. A GPU or a host that several ranks of one machine have
-recorded is taken once, from the first. A recording that is in two of the traces is refused.
+wall time; the merged trace says which. If several ranks of one machine have recorded a GPU or host,
+only the first record counts. A recording that is in two of the traces is refused.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def field_values(handle: Any, fields: list[Any], kind: str = "ullVal") -> list[i
 
 
 def failure(name: str, code: int) -> Unavailable:
-    """What became of a call that gave that code."""
+    """The error for the return code of a call."""
     pynvml = nvml()
     return Unavailable(
         f"{name}: {pynvml.NVMLError(code)}",

@@ -91,7 +91,7 @@ class Phase:
     """One phase.
 
     spans: its repeats, joined where they touch, seconds in all. starts: of the repeats, in order.
-    gpus: the rows of the GPUs that took part; hosts: of the machines. A row lacks the figures that
+    gpus: the rows of the GPUs that took part; hosts: of the machines. A row lacks the numbers that
     rest on less than ``MEASURED`` of the phase.
     """
 
@@ -105,14 +105,14 @@ class Phase:
     all_took_part: bool
 
     def of(self, device: str, quantity: str) -> stats.Known:
-        """What is known of a series during the phase."""
+        """The known values of a series during the phase."""
         values = self.recording.series(f"{device}/{quantity}")
         if values is None:
             values = np.full(len(self.recording.times), NAN)
         return stats.known(values, self.weights)
 
     def is_known(self, known: stats.Known) -> bool:
-        """Whether enough of the phase is known to say something of all of it."""
+        """Whether enough of the phase is known to judge all of it."""
         return known.total >= MEASURED * self.seconds
 
     def mean(self, known: stats.Known) -> float:
@@ -176,7 +176,7 @@ def _sure_host(phase: Phase, row: Row) -> Row:
 
 
 def idle_pauses(phase: Phase, device: str) -> tuple[float, int]:
-    """Percent of a phase without work, and in how many pauses.
+    """The percentage of a phase without work, and the number of pauses.
 
     Not counted is the pause with which a repeat begins, while its loader fills.
     """

@@ -1,4 +1,4 @@
-"""This module reads from Linux what the recorded program uses of CPU and memory, and may use.
+"""This module reads from Linux the CPU and memory that the recorded program uses, and its limits.
 
 CPU affinity and cpusets say on which CPUs it may run; control groups (version 2) limit its
 processor time and its memory, each group those below it too. What they leave is the program's

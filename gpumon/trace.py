@@ -125,7 +125,7 @@ class Trace:
         return export.phases_to_pandas(self.recording)
 
     def summary(self, by: str = "phase") -> pd.DataFrame:
-        """Return figures for each phase and device; phase ``(all)`` is the whole recording.
+        """Return the numbers of each phase and device; phase ``(all)`` is the whole recording.
 
         Means and percentiles are over time, not over samples. The row of device ``gpus`` combines
         all GPUs: mean utilisation; total memory, power and energy; and the imbalance, which is how
@@ -154,7 +154,7 @@ class Trace:
         return summarize(self.recording, by)
 
     def diagnosis(self) -> list[Diagnosis]:
-        """Return what limited each phase, as a sentence with its figures.
+        """Return what limited each phase, as a sentence with its numbers.
 
         gpumon checks its rules in order and reports the first match. A phase that matches no rule
         has no entry.

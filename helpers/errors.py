@@ -39,7 +39,7 @@ class LoaderError(UserError):
 
 
 def unknown(what: str, name: str, known: Iterable[str], of: str = "") -> str:
-    """``unknown key 'epoch': did you mean 'epochs'?``; without a near one all that are known."""
+    """``unknown key 'epoch': did you mean 'epochs'?``; without a similar name, all known names."""
     known = list(known)
     hint = did_you_mean(name, known, f"the {what}s are {', '.join(known)}", ALIKE)
     return f"unknown {what} '{name}'{of}: {hint}"

@@ -79,7 +79,7 @@ class Run(RunState):
         return notebook_run.own_device(self, rank)
 
     def network(self) -> Any:
-        """Build the recipe's network where that is not the notebook's own: ResNets, and yours."""
+        """Build a recipe's network that the notebook does not build: ResNets, and yours."""
         from helpers.training import notebook_run
 
         return notebook_run.network(self)
@@ -171,9 +171,9 @@ class Run(RunState):
     def watch(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Pass batches on unchanged, and note what arrives and how long the device waits for it.
 
-        Use it as the outermost iterator of a loop over batches. Nothing waits for a device. Keras's
-        ``fit`` and ``predict`` iterate themselves: give them what this returns, which leaves out
-        the numbers, and its ``callback``.
+        Use it as the outermost iterator of a loop over batches. It never waits for a device.
+        Keras's ``fit`` and ``predict`` iterate themselves: give them what this returns, which
+        leaves out the numbers, and its ``callback``.
 
         Args:
             batches: tuples of pixels, targets and image numbers.
@@ -189,7 +189,7 @@ class Run(RunState):
             metric: their mean AUC, or the share of right classes, as the notebook computes it.
 
         Raises:
-            LoaderError: the scores are those of more or fewer images.
+            LoaderError: the number of scores is not the number of images.
         """
         self.loop.log(loss, np.asarray(scores), metric)
 
@@ -231,7 +231,7 @@ class Run(RunState):
 
     @cached_property
     def loop(self) -> Loop:
-        """What this process notes while it trains."""
+        """The notes of this process while it trains."""
         from helpers.training.loop import Loop
 
         return Loop(self)

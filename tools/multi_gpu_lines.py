@@ -23,8 +23,8 @@ MARK = "# multi-GPU"
 """Ends such a line; a reason may follow."""
 PAGE = """# What several GPUs cost in code
 
-For readers who have a program for one GPU. These are the lines of each notebook that
-only several devices need. In the notebooks they end with `# multi-GPU`:
+These lines of each notebook are needed for several devices only. If you have a program for one
+GPU, they are what you add. In the notebooks they end with `# multi-GPU`:
 
 ```console
 grep -n "# multi-GPU" notebooks/PyTorch_MultiGPU.ipynb

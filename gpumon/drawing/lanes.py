@@ -1,6 +1,6 @@
 """This module defines what both charts draw: lanes of lines, and bands of phases.
 
-Both charts (matplotlib's and the interactive one) draw these, so that they say the same.
+Both charts (matplotlib's and the interactive one) draw these, so that they show the same.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The subcommands of ``rosetta``, one module for each group of related commands.
 
 Each module has ``add(commands)``, which adds its parsers; a parser's default ``run`` does the work.
-What only reports or Slurm need is imported by the functions that use it.
+Imports that only reports or Slurm need are in the functions that use them.
 """

@@ -1,10 +1,10 @@
 """Choose the environment variables that reach a kernel, and those that its record lists.
 
 Python's own variables (``PYTHONPATH``, ``PYTHONHOME``, ``PYTHONSTARTUP`` and all others) and
-IPython's start-up files can have a kernel import other packages than those that are locked, or run
-code before the notebook's: none of them reaches it. What libraries read does, for a machine may
-need it (``LD_LIBRARY_PATH``, ``OMP_NUM_THREADS``, ``CUDA_VISIBLE_DEVICES``). It can change what is
-measured, so it stands in the record.
+IPython's start-up files can make a kernel import packages that are not locked, or run code before
+the notebook's. Therefore none of them reaches the kernel. Variables that libraries read do reach
+it, because a machine may need them (``LD_LIBRARY_PATH``, ``OMP_NUM_THREADS``,
+``CUDA_VISIBLE_DEVICES``). They can change the measurements, so they are in the record.
 """
 
 from collections.abc import Mapping

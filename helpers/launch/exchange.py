@@ -27,7 +27,7 @@ def of_first(value: Value) -> Value:
 
 @contextmanager
 def first_rank_first() -> Iterator[None]:
-    """Rank 0 carries out the block, and then all others do: what it downloads they find."""
+    """Rank 0 executes the block first, so that the others find what it downloads."""
     first = (here := rank_info.here()) is None or here.rank == 0
     if not first:
         exchange(None)

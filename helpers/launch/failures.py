@@ -1,7 +1,7 @@
 """Find the earliest cause that ended a run of several ranks, and report it in one line.
 
-One rank fails, and all others fail after it, for a connection that was closed. Each rank tells its
-error in a line of what it prints, with the time; of a rank that was killed the launcher tells it.
+If one rank fails, all others fail after it, because their connection was closed. Each rank prints
+its error with the time in one line; for a killed rank, the launcher does.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def tell_why(rank: int, host: str, error: BaseException | str) -> None:
 
 
 def heard(line: str) -> dict[str, Any] | None:
-    """What a rank tells by a printed line; None if it only prints."""
+    """The message in a rank's printed line; None if the line has none."""
     with suppress(ValueError):
         if line.startswith(MARK):
             return dict(json.loads(line.removeprefix(MARK)))

@@ -24,7 +24,7 @@ _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?")
 
 @dataclass(frozen=True)
 class Launcher:
-    """What starts the ranks of so many nodes."""
+    """The command that starts the ranks on the nodes."""
 
     nodes: int
     virtual: bool

@@ -1,4 +1,4 @@
-"""Find a rank's place among all: each tells what its host has, and all derive the same layout."""
+"""Find a rank's place among all ranks: each reports its host, and all derive the same layout."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SAME_SECONDS = 2.0
 
 
 def own() -> dict[str, Any]:
-    """This process, for a file that others read."""
+    """Describe this process, for a file that others read."""
     started = psutil.Process().create_time()
     return {"process": os.getpid(), "process_started": started, "host": socket.gethostname()}
 
@@ -31,7 +31,7 @@ def runs(said: Mapping[str, Any]) -> bool | None:
 
 
 def lives(process: int) -> bool:
-    """Whether it still runs. A zombie (dead, not yet reaped by its parent) does not.
+    """Whether the process still runs. A zombie (dead, not yet reaped by its parent) does not.
 
     A process of which the main thread alone has ended looks like a zombie, but holds its GPU.
     """

@@ -21,7 +21,7 @@ _CLOCKS = ExitStack()
 
 
 def of_process(folder: Path, *, live: bool) -> gpumon.Monitor | gpumon.Marker:
-    """What marks this process's phases: a monitor on its host's first rank, else a marker."""
+    """What marks this process's phases: a monitor on its host's first rank, or a marker."""
     here = rank_info.here()
     if here is None:
         return gpumon.Monitor(folder / TRACE, live=live)
@@ -33,7 +33,7 @@ def of_process(folder: Path, *, live: bool) -> gpumon.Monitor | gpumon.Marker:
 
 
 def start(marks: gpumon.Monitor | gpumon.Marker) -> None:
-    """Begin to sample, where this process does; over several hosts their clocks are compared."""
+    """Begin to sample, if this process does; with several hosts, compare their clocks."""
     if not isinstance(marks, gpumon.Monitor):
         return
     marks.start()
@@ -62,14 +62,14 @@ def prefixes(folder: Path) -> dict[int, Path]:
 
 
 def clear(folder: Path) -> None:
-    """Remove those of a run that was in the folder before."""
+    """Remove the traces of an older run from the folder."""
     for prefix in prefixes(folder).values():
         for ending in (SAMPLES, MARKS):
             prefix.with_name(prefix.name + ending).unlink(missing_ok=True)
 
 
 def read(folder: Path) -> gpumon.Trace:
-    """A run's trace, of all its hosts."""
+    """A run's trace, from all its hosts."""
     return gpumon.read([folder / TRACE, *prefixes(folder).values()])
 
 

@@ -38,7 +38,7 @@ def find(names: Mapping[str, Any]) -> Path:
     cell that begins the run. ``names`` are the notebook's ``globals()``.
 
     Raises:
-        UserError: it cannot be found out, or the file is not there.
+        UserError: the file is not known, or does not exist.
     """
     if script := names.get("__file__"):
         return Path(script)

@@ -1,4 +1,4 @@
-"""Be one of the ranks that torchrun has started, of a notebook that was converted to a script."""
+"""Be a rank that torchrun has started, for a notebook that was converted to a script."""
 
 import os
 import pickle
@@ -20,7 +20,7 @@ LONGEST_WAIT = timedelta(days=1)
 
 
 def started_this() -> bool:
-    """Whether torchrun has started this process, and no launcher of ours."""
+    """Whether torchrun, and not a launcher of this project, has started this process."""
     return rank_info.here() is None and all(name in os.environ for name in IN_RANKS)
 
 

@@ -73,7 +73,7 @@ Amount = Annotated[float, Meta(ge=0)]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained, on what, and how; the same for every framework.
+    """What is trained, on which images, and how; the same for every framework.
 
     Sizes are in pixels, ``batch_size`` is images per device, ``learning_rate`` is for one device.
     With ``image_size`` 0 images have whatever size they have, and no crop is taken of them.
@@ -188,12 +188,12 @@ class Recipe:
         return f"the recipe {self.name} has no network of its own for {framework}, only for {has}"
 
     def with_batch_size(self, batch_size: int) -> "Recipe":
-        """The same recipe with so many images per device and its learning rate scaled to that."""
+        """The same recipe with another batch size, and its learning rate scaled accordingly."""
         rate = self.learning_rate * self.growth(batch_size / self.batch_size)
         return replace(self, batch_size=batch_size, learning_rate=rate)
 
     def growth(self, times: float) -> float:
-        """By what the learning rate grows where a batch is ``times`` as large."""
+        """The factor of the learning rate if a batch is ``times`` as large."""
         return {"linear": times, "sqrt": math.sqrt(times), "none": 1.0}[self.lr_scaling]
 
     def on(self, devices: int) -> "ScaledRecipe":

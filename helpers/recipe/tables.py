@@ -1,7 +1,7 @@
 """The tables of a recipe's file, and of a sweep's, as types that msgspec checks.
 
-A setting is declared once, as a field of :class:`Recipe`, with its type, its range and its default;
-here stands in which table a file has it.
+A setting is declared once, as a field of :class:`Recipe`, with its type, range and default; this
+module says in which table of a file it is.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ _TIME = r"^([0-9]{1,6}(:[0-9]{2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{2}){0,2})\Z"
 
 
 class Schedule(Struct, forbid_unknown_fields=True):
-    """What the learning rate is multiplied by, and after which epochs."""
+    """The factor of the learning rate, and the epochs after which it applies."""
 
     gamma: Annotated[float, Meta(gt=0, lt=1)]
     milestones: Annotated[list[Annotated[int, Meta(ge=1)]], Meta(min_length=1)]

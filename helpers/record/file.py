@@ -49,7 +49,7 @@ def read(path: Path) -> Record:
 
 
 def write(folder: Path, content: Mapping[str, Any]) -> None:
-    """Put a record into a run's folder, in the place of an older one."""
+    """Write a record into a run's folder, replacing an older one."""
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     paths.write_atomically(folder / FILE, text + "\n")
 

@@ -68,7 +68,7 @@ def of(content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The checkout's commit, with ``+`` where files were changed; None outside a checkout."""
+    """The checkout's commit, with ``+`` if files were changed; None outside a checkout."""
     try:
         asked = ["git", "describe", "--always", "--abbrev=12", "--dirty=+"]
         said = subprocess.check_output(asked, cwd=paths.ROOT, text=True, stderr=subprocess.DEVNULL)

@@ -75,8 +75,8 @@ def energy(summary: "pd.DataFrame") -> dict[str, Any]:
 def memory(summary: "pd.DataFrame", held: int | None = None) -> dict[str, Any]:
     """The section ``memory``: the peak of the fullest device.
 
-    ``Monitor.summary()`` tells that of GPUs. ``held`` is that of the fullest CPU device: the most
-    bytes that its process held while it trained, divided by the devices of that process.
+    For GPUs, ``Monitor.summary()`` gives it. ``held`` is the peak of the fullest CPU device: the
+    most bytes that its process held in training, divided by the devices of that process.
     """
     if held is not None:
         return {"peak_bytes": held, "reason": None}

@@ -50,7 +50,7 @@ class Metric:
 
     @property
     def scale(self) -> float:
-        """What a value is multiplied by where it is drawn."""
+        """The factor of a value in charts."""
         return 100.0 if self.percent else 1.0
 
     def text(self, value: float | None) -> str:
@@ -103,11 +103,11 @@ class Task:
 
     @property
     def metric(self) -> Metric:
-        """The one that runs are compared by."""
+        """The metric by which runs are compared."""
         return self.metrics[0]
 
     def said(self, epoch: Mapping[str, Any]) -> str:
-        """What the validation after an epoch found, ``AUC 0.757``, in a line among others."""
+        """The validation result of an epoch, ``AUC 0.757``, for a line with others."""
         texts = {metric.short: metric.text(epoch[metric.of_epoch]) for metric in self.metrics}
         texts_of = [f"{name} {text}" for name, text in texts.items() if text != NONE]
         return ", ".join(texts_of) or f"{self.metric.short} {NONE}"

@@ -71,14 +71,14 @@ class OtherProcess(TypedDict):
 
 
 class OtherProcesses(TypedDict):
-    """What the runner saw on the run's GPUs."""
+    """Other processes that the runner saw on the run's GPUs."""
 
     processes: list[OtherProcess]
     reason: str | None  # why they could not be asked for
 
 
 class OtherPrograms(TypedDict):
-    """What used the run's CPU devices beside it, in its epochs and its measured rounds."""
+    """Other programs on the cores of the run's CPU devices, in its epochs and measured rounds."""
 
     cores: Positive  # logical, of all devices of a host
     used: Amount | None  # of these cores, on average
@@ -107,7 +107,7 @@ class Hardware(TypedDict):
 
 
 class CpuDevice(TypedDict):
-    """A CPU device that has cores of its own."""
+    """A CPU device with its own cores."""
 
     cores: Cores  # logical, without its loader's own; in no other device's list
     threads: Positive  # that compute: one for each physical core
@@ -282,7 +282,7 @@ class Throughput(TypedDict):
 
 
 class Attribution(TypedDict):
-    """What training time went to."""
+    """How the training time was spent."""
 
     shares: Shares  # of an epoch after the first, median of the rounds; None where not known
     sentence: str
@@ -300,7 +300,7 @@ class Checkpoint(TypedDict):
 
 
 class Energy(TypedDict, total=False):
-    """What all GPUs drew while training."""
+    """The energy of all GPUs in training."""
 
     joules: float | None
     images_per_joule: float | None

@@ -1,7 +1,7 @@
 """Write the record of a run while it trains.
 
-A run that is interrupted says so; one that was killed without a word is found out by its reader,
-because its process no longer exists.
+An interrupted run records its interruption. A killed run cannot, so readers of the record check
+whether its process still exists.
 """
 
 import atexit
@@ -33,7 +33,7 @@ _OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
 class Run:
     """A run's record while it is written. Make one with :func:`start`.
 
-    The first of several ranks writes the run's; the others keep theirs in memory.
+    The first of several ranks writes the run's record; the others keep theirs in memory.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Run:
         )
 
     def close(self) -> None:
-        """This process has begun another run: whatever happens now is not of this one."""
+        """This process has begun another run: whatever happens now does not belong to this one."""
         self._stop_watching()
         atexit.unregister(self._left)
         self._left("another run was begun before the run was finished")
@@ -88,7 +88,7 @@ class Run:
         return self.folder / FILE
 
     def fail(self, error: BaseException) -> None:
-        """The run ended with ``error``: interrupted if it was stopped, else failed."""
+        """Record the end of the run by ``error``: interrupted if it was stopped, or failed."""
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)
         self._end("interrupted" if stopped else "failed", in_a_line(error))
 

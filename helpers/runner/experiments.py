@@ -1,7 +1,7 @@
 """Create and load an experiment's folder: what was asked for, and the records of its runs.
 
-``experiment.json`` keeps the plan, and when the experiment ended. The record in a run's folder
-alone says how the run stands.
+``experiment.json`` keeps the plan, and when the experiment ended. Only the record in a run's folder
+gives the state of the run.
 """
 
 import json
@@ -155,7 +155,7 @@ def load(name: str) -> Experiment:
 
 
 def read_plan(folder: Path) -> Plan:
-    """What was asked for of the experiment in ``folder``."""
+    """The plan of the experiment in ``folder``."""
     path = folder / FILE
     try:
         plan = msgspec.convert(read_json(path), Plan)
@@ -192,7 +192,7 @@ def check_name(name: str) -> None:
 
 
 def is_taken(folder: Path) -> bool:
-    """Whether an experiment, or anything but an empty folder, is there."""
+    """Whether the folder contains an experiment, or anything else."""
     return any(folder.iterdir()) if folder.is_dir() else os.path.lexists(folder)
 
 

@@ -1,7 +1,7 @@
 """Detect runs that make no progress, for example in a collective whose partner has ended.
 
 Steps, sections of the record, checkpoints and cells' ends change files in the run's folder. A run
-in which no file changes and nothing is printed for some minutes has hung.
+hangs if no file changes and nothing is printed for some minutes.
 """
 
 import os
@@ -25,10 +25,10 @@ class Stalled(Exception):
 
 
 class Watch:
-    """Watch a run that writes into ``folder``: call :meth:`look` often while it goes on.
+    """Watch a run that writes into ``folder``: call :meth:`look` often while it runs.
 
     ``heard`` gets each line that the run says (``heartbeat``), and whether it is soon replaced.
-    ``printed`` tells how many letters the run has printed.
+    ``printed`` returns the number of characters that the run has printed.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Watch:
             )
 
     def hear(self) -> None:
-        """Pass on what the run said last, unless that was done."""
+        """Pass on the run's last message, unless it was passed on already."""
         for name, said in self._said.items():
             line = ""
             with suppress(OSError, UnicodeDecodeError), (self._folder / name).open("rb") as file:

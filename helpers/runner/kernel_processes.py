@@ -133,7 +133,7 @@ def execute(
 
 
 def with_parameters(source: Path, target: Path, parameters: Mapping[str, Any], kernel: str) -> Any:
-    """The notebook ``source`` with its parameters in a cell of their own, as papermill has them.
+    """The notebook ``source`` with its parameters in a separate cell, as papermill writes them.
 
     Its links work from ``target``.
     """
@@ -155,7 +155,7 @@ def with_parameters(source: Path, target: Path, parameters: Mapping[str, Any], k
 
 
 def save(notebook: Any, target: Path) -> None:
-    """Write the notebook as it stands."""
+    """Write the notebook in its current state."""
     import nbformat
 
     with naming(target):
@@ -182,7 +182,7 @@ def note_leader(folder: Path, process: int) -> None:
 def end_left(folder: Path) -> None:
     """End the processes that a killed runner left working in ``folder``, if they are of this host.
 
-    A group's number is not given to another process while one of its members lives.
+    The number of a process group is not reused while one of its members lives.
     """
     try:
         said = json.loads((folder / LEADER).read_text(encoding="utf-8"))

@@ -20,7 +20,7 @@ HANDOVER_SECONDS = 0.2
 
 @contextmanager
 def held(name: str, what: str, instead: str = "") -> Iterator[None]:
-    """Hold the lock called ``name``; where another process has it, say ``what`` and ``instead``."""
+    """Hold the lock ``name``; if another process has it, an error says ``what`` and ``instead``."""
     path = paths.RUNS / FOLDER / f"{name}.lock"
     lock = FileLock(path, mode=0o644)
     try:

@@ -1,7 +1,7 @@
 """Detect other processes on a run's GPUs, because they make the run's times unreliable.
 
-gpumon lists the processes of all users that compute on a GPU. Before the run's processes start and
-after they have ended, all of them are others'. NVML reports the machine's process ids, which are
+gpumon lists the processes of all users that compute on a GPU. Before the run's processes start, and
+after they end, all processes belong to others. NVML reports the machine's process ids, which are
 unknown inside a container. An unknown id counts before the run, but not after it, when it may be
 one of the run's that the driver still lists.
 """

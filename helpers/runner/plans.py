@@ -32,7 +32,7 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
 
 @dataclass(kw_only=True)
 class Settings:
-    """What a user may choose, and a plan keeps as it was chosen."""
+    """The choices of a user that a plan keeps unchanged."""
 
     epochs: int | str = "default"
     batch_size: int | str = "default"
@@ -64,7 +64,7 @@ class Choices(Settings):
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of an experiment; how it stands, its record says."""
+    """One run of an experiment; its record gives its state."""
 
     notebook: str
     framework: str
@@ -81,7 +81,7 @@ class PlannedRun:
 
     @property
     def label(self) -> str:
-        """Which row it is of: its notebook, and its kernel where that is not the notebook's own."""
+        """Its row: its notebook, and its kernel if that is not the notebook's own."""
         return run_label(self.notebook, self.kernel)
 
     @property
@@ -136,7 +136,7 @@ class Plan(Settings):
         return len(cpu_cores.machine()) // most or "auto"
 
     def settings(self) -> str:
-        """What of its parameters is not the default: ``epochs 1, batch size 16``; else nothing."""
+        """The parameters that are not defaults: ``epochs 1, batch size 16``; else nothing."""
         given = {
             "epochs": self.epochs,
             "batch size": self.batch_size,
@@ -149,7 +149,7 @@ class Plan(Settings):
 
 
 def make_plan(**choices: Any) -> Plan:
-    """What is to be run, by the fields of :class:`Choices`, with all that may be mistyped checked.
+    """Make the plan for the fields of :class:`Choices`, and check everything that may be mistyped.
 
     Repeats are the outermost loop, then seeds, notebooks, precisions, executions, nodes, devices: a
     sweep that is cut short has measured every framework, and a machine that grows warm does so for

@@ -1,8 +1,7 @@
 """Check what an experiment needs before its first run, and why a run cannot start.
 
-On GPUs the self-test of each environment belongs to it. CPU devices are not tested: that would add
-a minute to an experiment, and without a driver, a GPU or NCCL it finds nothing that the notebooks'
-fairness checks do not find.
+On GPUs the self-test of each environment belongs to it. CPU devices are not tested: a test would
+add a minute to an experiment, and find nothing that the notebooks' fairness checks do not find.
 """
 
 import math
@@ -146,12 +145,12 @@ def gpus_here(plan: Plan, run: PlannedRun) -> list[capabilities.Gpu]:
 
 
 def is_simulated(plan: Plan, run: PlannedRun) -> bool:
-    """Whether this machine plays all nodes of a run."""
+    """Whether this machine simulates all nodes of a run."""
     return run.nodes > 1 and launchers.choose(plan.launcher, run.nodes).virtual
 
 
 def order_of(plan: Plan, run: PlannedRun) -> ranks.Order:
-    """What the ranks of a run are to be."""
+    """The ranks that a run needs."""
     kind = devices.resolve(run.devices, cpu_cores.SHARED).kind
     on = run.nodes, run.devices, kind
     return ranks.order(run.notebook, run.kernel, plan.launcher, *on)

@@ -16,7 +16,7 @@ from helpers.runner.plans import PlannedRun
 class Board:
     """A title for each run, its sections as they are reached, its outcome.
 
-    On a terminal a bar for the experiment and one for the run are below the lines that stay.
+    On a terminal, two bars, for the experiment and the run, are below the permanent lines.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -73,7 +73,7 @@ class Board:
         self._one = self._bars.add_task("", total=None)
 
     def show(self, text: str) -> None:
-        """Where the run is."""
+        """Show the current section of the run."""
         if self._one is not None:
             self._bars.update(self._one, description=printable(text))
         if not self._live and text != self._last:
@@ -87,7 +87,7 @@ class Board:
             self._bars.update(self._one, total=cells, completed=cell - 1)
 
     def tell(self, line: str, moving: bool) -> None:
-        """What the run says of itself: an epoch's figures, or a line that is soon replaced.
+        """Show a message of the run: an epoch's results, or a temporary line.
 
         The latter is for a terminal alone.
         """

@@ -59,7 +59,7 @@ class Order:
 
 
 def are_needed(notebook: str, kernel: str, nodes: int) -> bool:
-    """Whether a notebook is run by ranks, and not in one kernel."""
+    """Whether a notebook runs in ranks, and not in one kernel."""
     row = _row_of(notebook, kernel)
     return nodes > 1 or bool(row and row.ranks_only)
 

@@ -28,12 +28,13 @@ class Offer(NamedTuple):
 
     @property
     def spans(self) -> bool:
-        """Whether it spans nodes."""
+        """Whether the notebook spans nodes."""
         return not why_not(self.notebook, self.kernel, nodes=2)
 
 
 def chosen(notebooks: Sequence[str], frameworks: Sequence[str]) -> list[Offer]:
-    """The named notebooks, or those of the named frameworks; else all but the optional ones.
+    """The named notebooks, or those of the named frameworks; otherwise all except the optional
+    ones.
 
     A row with a word of its own is asked for by that: ``horovod``. A copy is asked
     for by its notebook's name.

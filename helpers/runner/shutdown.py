@@ -1,8 +1,8 @@
 """Stop an experiment cleanly on Ctrl-C, SIGTERM, a closed terminal or SIGUSR1.
 
 The first signal raises KeyboardInterrupt, with a line that names the signal. Later signals are
-ignored, because they could interrupt the cleanup. While a run goes on the signal is only noted, and
-the loop that waits for the run acts on it (:func:`check`). Slurm sends SIGUSR1 before a time limit.
+ignored, because they could interrupt the cleanup. During a run, the signal is only noted; the loop
+that waits for the run acts on it (:func:`check`). Slurm sends SIGUSR1 before a time limit.
 """
 
 import signal
@@ -36,7 +36,7 @@ class _Asked:
 
 @contextmanager
 def in_order() -> Iterator[None]:
-    """Inside, the first signal that asks to stop is acted on, and all others are ignored.
+    """Within this context, the first stop signal is obeyed, and all others are ignored.
 
     They are so beyond the block, so that the command can still print how it ended. A signal that
     was ignored before, as under ``nohup``, stays ignored.
