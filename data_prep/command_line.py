@@ -235,7 +235,7 @@ def _choice(choices: tuple[str, ...], text: str) -> dict[str, Any]:
 ARGUMENTS = {
     "folder": _text("FOLDER", "the data folder"),
     "source": _text("SOURCE", "read images from this folder"),
-    "target": _text("TARGET", "write to this folder, new or from an interrupted run"),
+    "target": _text("TARGET", "write to this folder: a new one, or that of an interrupted run"),
     "--layout": _choice(
         ("nih", "imagefolder", "cifar10"),
         "write the data set in this layout (default: nih)",

@@ -18,7 +18,7 @@ MPIEXEC = Path(sys.executable).with_name("mpiexec")
 def write_atomically(path: Path, text: str | bytes) -> None:
     """Write ``text`` to ``path`` so that a reader sees the old file or the new one, never half.
 
-    Nor after a power cut. Who may read it, the umask says, as of any other file.
+    Nor after a power cut. The umask sets its permissions, as for any other file.
 
     Raises:
         OSError: naming ``path``; the old file is as it was.

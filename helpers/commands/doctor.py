@@ -87,7 +87,7 @@ def add(commands: Commands) -> None:
     parser = command(
         commands,
         "doctor",
-        help="check frameworks on devices, and print a table for a bug report (default: all)",
+        help="check frameworks on devices, and print a table for a bug report",
         epilog=EPILOG,
     )
     table = {

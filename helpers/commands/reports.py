@@ -29,7 +29,7 @@ examples:
     report.add_argument("names", nargs="*", metavar="NAME", default=[LATEST], help=several)
     table = {
         "--out FOLDER": "write the report to FOLDER (default: the first experiment's folder)",
-        "--json": "print all figures as JSON instead of writing a report",
+        "--json": "print all numbers as JSON instead of writing a report",
         "--results": "write the results page instead: a row for each machine and framework, from "
         "every record in these folders and below them (default: one report)",
     }
@@ -67,7 +67,7 @@ Nothing is sent over a network. Each target needs its own package in the environ
         "--to",
         required=True,
         choices=["wandb", "mlflow", "tensorboard", "mllog"],
-        help="write for Weights & Biases, MLflow or TensorBoard, or MLPerf's log lines (required)",
+        help="write for Weights & Biases, MLflow or TensorBoard, or as MLPerf log lines (required)",
     )
     out = "write to FOLDER (default: export-TARGET in the experiment's folder)"
     options(to, {"--out FOLDER": out}, FOLDER=Path)

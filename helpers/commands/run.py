@@ -38,10 +38,10 @@ _WORDS = {row.word: row.optional for row in sorted(ROWS, key=attrgetter("optiona
 OPTIONS = {
     "what to train": {
         "--frameworks NAME,...": f"train in these frameworks: {', '.join(_WORDS)} "
-        f"(default: all but the last {sum(_WORDS.values())})",
+        f"(default: all except {', '.join(word for word, rare in _WORDS.items() if rare)})",
         "--notebooks NAME,...": "run these notebooks of notebooks/ instead of --frameworks "
         "(default: the notebooks of --frameworks)",
-        "--recipe NAME|FILE": "train the network, images and settings of this recipe: "
+        "--recipe NAME|FILE": "use the network, images and settings of this recipe: "
         f"{', '.join(RECIPES)}, or a file (default: chexnet on GPUs, demo on CPUs)",
         "--data FOLDER": "train on the images in FOLDER (default: the images prepared under "
         "data/; if there are no such images, generated images)",
@@ -69,14 +69,14 @@ OPTIONS = {
         "--precision NAME,...": "compute in fp32, tf32, bf16 or fp16, with one run for each "
         "(default: auto, which is tf32 on GPUs that have it, and fp32 elsewhere)",
         "--execution NAME,...": "execute steps eager or compiled, with one run for each (default: "
-        "as the recipe says, or else as is usual for the framework)",
+        "the recipe's, otherwise the framework's)",
         "--warmup-epochs N": "raise the learning rate step by step over N epochs (default: the "
         "recipe's)",
         "--seeds N,...": "seed the split, weights and augmentation, with one run for each seed "
         "(default: 0)",
     },
     "experiment": {
-        "--repeats N": "repeat every run N times; tables then show median and range (default: 1)",
+        "--repeats N": "repeat every run N times; tables then show mean and range (default: 1)",
         "--name NAME": "write the experiment to runs/NAME (default: the date and time)",
         "--hang-timeout MINUTES": "end a run that has taken no step and printed nothing for "
         f"MINUTES; 0 never ends a run (default: {hangs.MINUTES:g})",
@@ -90,7 +90,7 @@ def add(commands: Commands) -> None:
     parser = command(
         commands,
         "run",
-        help="train in every framework and compare (default: all GPUs)",
+        help="train the same network in every framework, and write a report",
         epilog=EPILOG,
     )
     for title, table in OPTIONS.items():

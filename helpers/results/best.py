@@ -147,7 +147,7 @@ def dunnett(others: int, freedom: int) -> float:
     """The one-sided quantile for comparisons of one group with ``others`` of the same size.
 
     freedom: the degrees of freedom of the pooled variance. The integral over the mean of the one
-    group and over the pooled deviation is a Gaussian quadrature, so it is the same every time.
+    group and over the pooled deviation is a Gaussian quadrature, so the result is always the same.
     """
     from scipy.special import chdtri, ndtr  # takes half a second, which no plan need wait for
 

@@ -81,7 +81,7 @@ class Board:
             self.note(f"      {terminal.clock(time.monotonic() - self._began)}  {text}")
 
     def reached(self, section: str, cell: int, cells: int) -> None:
-        """The run has come to a cell."""
+        """Note that the run has reached a cell."""
         self.show(section or "introduction")
         if self._one is not None:
             self._bars.update(self._one, total=cells, completed=cell - 1)
