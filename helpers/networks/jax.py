@@ -7,7 +7,7 @@ convolutions have biases; BatchNorm's momentum is the weight of the *old* value.
 stays: Flax keeps the biased variance, PyTorch the unbiased one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -18,12 +18,11 @@ import numpy as np
 from flax import nnx
 
 from helpers.networks import custom
-from helpers.networks.shapes import BLOCKS, EXPANSION, GROWTH, RESNET44, RESNET50, head, outputs_of
+from helpers.networks.composed import Layers, compose
+from helpers.networks.shapes import head, outputs_of
 from helpers.recipe import Recipe
 
 Model: TypeAlias = nnx.Module
-Made: TypeAlias = tuple[dict[str, Any], int]
-"""A network's layers by name, without the last, and the channels that they end with."""
 
 
 def build(
@@ -32,13 +31,12 @@ def build(
     """Until then its variables have shapes, and no values."""
     if network == "own":
         return _own(recipe, outputs)
-    make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}
 
     def made() -> Model:
         rngs = undrawn()
         norm = partial(Norm, momentum=1 - recipe.bn_momentum, epsilon=recipe.bn_epsilon, rngs=rngs)
         convolution = partial(Convolution, rngs=rngs)
-        layers, channels = (make | {"shallow": _shallow})[network](norm, convolution)
+        layers, channels = compose(network, LAYERS._replace(convolution=convolution, norm=norm))
         last = nnx.Linear(channels, outputs_of(network, arrays), rngs=rngs)
         return Network(layers, head(network), last)
 
@@ -151,38 +149,10 @@ class DenseLayer(InTurn):
         return jnp.concatenate([x, super().__call__(x)], axis=-1)
 
 
-def _shallow(norm: Callable[..., Any], convolution: Callable[..., Any]) -> Made:
-    features = InTurn({"conv0": convolution(3, 64, 7, 2), "norm0": norm(64)})
-    return {"features": features, "relu": jax.nn.relu}, 64
-
-
-def _densenet121(norm: Callable[..., Any], convolution: Callable[..., Any]) -> Made:
-    channels, between = 2 * GROWTH, 4 * GROWTH
-    layers = {"conv0": convolution(3, channels, 7, 2), "norm0": norm(channels)}
-    layers |= {"relu0": jax.nn.relu, "pool0": _pooled}
-    for number, count in enumerate(BLOCKS, start=1):
-        block = {}
-        for layer in range(1, count + 1):
-            steps = {"norm1": norm(channels), "relu1": jax.nn.relu}
-            steps |= {"conv1": convolution(channels, between, 1)}
-            steps |= {"norm2": norm(between), "relu2": jax.nn.relu}
-            steps |= {"conv2": convolution(between, GROWTH, 3)}
-            block[f"denselayer{layer}"] = DenseLayer(steps)
-            channels += GROWTH
-        layers[f"denseblock{number}"] = InTurn(block)
-        if number < len(BLOCKS):
-            steps = {"norm": norm(channels), "relu": jax.nn.relu}
-            steps |= {"conv": convolution(channels, channels // 2, 1), "pool": _halved}
-            layers[f"transition{number}"] = InTurn(steps)
-            channels //= 2
-    layers |= {"norm5": norm(channels), "relu5": jax.nn.relu}
-    return {"features": InTurn(layers)}, channels
-
-
 class Block(InTurn):
     """A branch added to what it was given, or to its shortcut."""
 
-    def __init__(self, branch: Mapping[str, Any], downsample: Any = None) -> None:
+    def __init__(self, branch: Mapping[str, Any], downsample: Any) -> None:
         super().__init__(branch)
         self.downsample = downsample
 
@@ -197,36 +167,14 @@ def _shortcut(x: jax.Array) -> jax.Array:
     return jnp.concatenate([x, jnp.zeros_like(x)], axis=-1)
 
 
-def _resnet44(norm: Callable[..., Any], convolution: Callable[..., Any]) -> Made:
-    channels = next(iter(RESNET44))
-    layers = {"conv1": convolution(3, channels, 3), "bn1": norm(channels), "relu": jax.nn.relu}
-    for stage, (width, blocks) in enumerate(RESNET44.items(), start=1):
-        made = {}
-        for block in range(blocks):
-            halves = stage > 1 and block == 0
-            branch = {"conv1": convolution(channels, width, 3, 2 if halves else 1)}
-            branch |= {"bn1": norm(width), "relu": jax.nn.relu}
-            branch |= {"conv2": convolution(width, width, 3), "bn2": norm(width)}
-            made[str(block)] = Block(branch, _shortcut if halves else None)
-            channels = width
-        layers[f"layer{stage}"] = InTurn(made)
-    return layers, channels
-
-
-def _resnet50(norm: Callable[..., Any], convolution: Callable[..., Any]) -> Made:
-    channels = next(iter(RESNET50))
-    layers = {"conv1": convolution(3, channels, 7, 2), "bn1": norm(channels)}
-    layers |= {"relu": jax.nn.relu, "maxpool": _pooled}
-    for stage, (width, blocks) in enumerate(RESNET50.items(), start=1):
-        made = {}
-        for block in range(blocks):
-            stride, out = 2 if stage > 1 and block == 0 else 1, EXPANSION * width
-            branch = {"conv1": convolution(channels, width, 1), "bn1": norm(width)}
-            branch |= {"relu1": jax.nn.relu, "conv2": convolution(width, width, 3, stride)}
-            branch |= {"bn2": norm(width), "relu2": jax.nn.relu}
-            branch |= {"conv3": convolution(width, out, 1), "bn3": norm(out)}
-            down = {"0": convolution(channels, out, 1, stride), "1": norm(out)}
-            made[str(block)] = Block(branch, InTurn(down) if block == 0 else None)
-            channels = out
-        layers[f"layer{stage}"] = InTurn(made)
-    return layers, channels
+LAYERS = Layers(
+    convolution=Convolution,
+    norm=Norm,
+    relu=jax.nn.relu,
+    pool=_pooled,
+    halve=_halved,
+    in_turn=InTurn,
+    dense=DenseLayer,
+    block=Block,
+    zeros=_shortcut,
+)

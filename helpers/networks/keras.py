@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras import layers
 
 from helpers.networks import custom
-from helpers.networks.shapes import EXPANSION, RESNET44, RESNET50, outputs_of
+from helpers.networks.shapes import STAGES, blocks, outputs_of, stem
 from helpers.recipe import Recipe
 
 Model: TypeAlias = keras.Model
@@ -26,8 +26,8 @@ def build(
 ) -> Model:
     if network == "own":
         return _own(recipe, outputs)
-    make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}
-    images, pooled, last = (make | {"shallow": _shallow})[network]()
+    make = {"densenet121": _densenet121, "shallow": _shallow}
+    images, pooled, last = _resnet(network) if network in STAGES else make[network]()
     # Whatever the layers compute in, the last one and the logits are of the weights' type.
     outputs, dtype = outputs_of(network, arrays), keras.config.floatx()
     model = keras.Model(images, layers.Dense(outputs, name=last, dtype=dtype)(pooled))
@@ -64,36 +64,24 @@ def _shallow() -> tuple[Any, Any, str]:
     return images, layers.GlobalAveragePooling2D()(x), "predictions"
 
 
-def _resnet44() -> tuple[Any, Any, str]:
-    images = keras.Input((None, None, 3))
-    x = _norm_relu(_convolution(images, next(iter(RESNET44)), 3, "conv1"), "bn1")
-    for stage, (width, blocks) in enumerate(RESNET44.items(), start=1):
-        for block in range(blocks):
-            name, stride = f"layer{stage}.{block}", 2 if stage > 1 and block == 0 else 1
-            y = _norm_relu(_convolution(x, width, 3, f"{name}.conv1", stride), f"{name}.bn1")
-            y = _norm(_convolution(y, width, 3, f"{name}.conv2"), f"{name}.bn2")
-            if stride == 2:  # every second pixel, and as many channels again, of zeros
-                x = layers.MaxPooling2D(1, 2)(x)
-                x = layers.Concatenate()([x, keras.ops.zeros_like(x)])
-            x = layers.ReLU()(layers.Add()([x, y]))
-    return images, layers.GlobalAveragePooling2D()(x), "fc"
-
-
-def _resnet50() -> tuple[Any, Any, str]:
-    images = keras.Input((None, None, 3))
-    x = _norm_relu(_convolution(images, next(iter(RESNET50)), 7, "conv1", 2), "bn1")
-    x = layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(x))  # no value is below zero
-    for stage, (width, blocks) in enumerate(RESNET50.items(), start=1):
-        for block in range(blocks):
-            name, stride = f"layer{stage}.{block}", 2 if stage > 1 and block == 0 else 1
-            y = _norm_relu(_convolution(x, width, 1, f"{name}.conv1"), f"{name}.bn1")
-            y = _norm_relu(_convolution(y, width, 3, f"{name}.conv2", stride), f"{name}.bn2")
-            y = _norm(_convolution(y, EXPANSION * width, 1, f"{name}.conv3"), f"{name}.bn3")
-            if block == 0:
-                short = f"{name}.downsample"
-                x = _convolution(x, EXPANSION * width, 1, f"{short}.0", stride)
-                x = _norm(x, f"{short}.1")
-            x = layers.ReLU()(layers.Add()([x, y]))
+def _resnet(network: str) -> tuple[Any, Any, str]:
+    images, (channels, size, stride) = keras.Input((None, None, 3)), stem(network)
+    x = _norm_relu(_convolution(images, channels, size, "conv1", stride), "bn1")
+    if network == "resnet50":
+        x = layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(x))  # no value is below zero
+    for block in blocks(network):
+        y, name = x, block.name
+        for number, (channels, size, stride) in enumerate(block.branch, start=1):
+            y = layers.ReLU()(y) if number > 1 else y
+            y = _convolution(y, channels, size, f"{name}.conv{number}", stride)
+            y = _norm(y, f"{name}.bn{number}")
+        if block.shortcut == "zeros":  # every second pixel, and as many channels again
+            x = layers.MaxPooling2D(1, 2)(x)
+            x = layers.Concatenate()([x, keras.ops.zeros_like(x)])
+        elif block.shortcut:
+            x = _convolution(x, channels, 1, f"{name}.downsample.0", block.stride)
+            x = _norm(x, f"{name}.downsample.1")
+        x = layers.ReLU()(layers.Add()([x, y]))
     return images, layers.GlobalAveragePooling2D()(x), "fc"
 
 

@@ -6,6 +6,7 @@ them halves the image. Weights are mapped by their order, so layers stand in tor
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import mxnet as mx
@@ -15,7 +16,8 @@ from mxnet.gluon import nn
 from mxnet.gluon.model_zoo import vision
 
 from helpers.networks import custom
-from helpers.networks.shapes import EXPANSION, RESNET44, RESNET50, outputs_of
+from helpers.networks.composed import Layers, compose
+from helpers.networks.shapes import outputs_of
 from helpers.recipe import Recipe
 
 Model: TypeAlias = gluon.HybridBlock
@@ -27,8 +29,11 @@ def build(
     """It is yet to be initialised on its devices."""
     if network == "own":
         return _own(recipe, outputs)
-    make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}
-    model = (make | {"shallow": _shallow})[network](outputs_of(network, arrays))
+    if network == "densenet121":
+        model = _densenet121(outputs_of(network, arrays))
+    else:
+        model = _in_turn(compose(network, LAYERS)[0])
+        model.add(nn.GlobalAvgPool2D(), nn.Dense(outputs_of(network, arrays)))
 
     def as_in_recipe(layer: Any) -> None:
         if isinstance(layer, nn.BatchNorm):
@@ -61,52 +66,19 @@ def _densenet121(outputs: int) -> Model:
     return model
 
 
-def _shallow(outputs: int) -> Model:
-    model = nn.HybridSequential()
-    model.add(_convolution(64, 7, 2), nn.BatchNorm(), nn.Activation("relu"))
-    model.add(nn.GlobalAvgPool2D(), nn.Dense(outputs))
-    return model
-
-
-def _resnet44(outputs: int) -> Model:
-    model, channels = nn.HybridSequential(), next(iter(RESNET44))
-    model.add(_convolution(channels, 3), nn.BatchNorm(), nn.Activation("relu"))
-    for stage, (width, blocks) in enumerate(RESNET44.items()):
-        for block in range(blocks):
-            stride = 2 if stage > 0 and block == 0 else 1
-            branch = nn.HybridSequential()
-            branch.add(_convolution(width, 3, stride), nn.BatchNorm(), nn.Activation("relu"))
-            branch.add(_convolution(width, 3), nn.BatchNorm())
-            model.add(Block(branch, Shortcut() if stride == 2 else None))
-    model.add(nn.GlobalAvgPool2D(), nn.Dense(outputs))
-    return model
-
-
-def _resnet50(outputs: int) -> Model:
-    model, channels = nn.HybridSequential(), next(iter(RESNET50))
-    model.add(_convolution(channels, 7, 2), nn.BatchNorm(), nn.Activation("relu"))
-    model.add(nn.MaxPool2D(3, 2, 1))
-    for stage, (width, blocks) in enumerate(RESNET50.items()):
-        for block in range(blocks):
-            stride = 2 if stage > 0 and block == 0 else 1
-            branch, shortcut = nn.HybridSequential(), None
-            branch.add(_convolution(width, 1), nn.BatchNorm(), nn.Activation("relu"))
-            branch.add(_convolution(width, 3, stride), nn.BatchNorm(), nn.Activation("relu"))
-            branch.add(_convolution(EXPANSION * width, 1), nn.BatchNorm())
-            if block == 0:
-                shortcut = nn.HybridSequential()
-                shortcut.add(_convolution(EXPANSION * width, 1, stride), nn.BatchNorm())
-            model.add(Block(branch, shortcut))
-    model.add(nn.GlobalAvgPool2D(), nn.Dense(outputs))
-    return model
+def _in_turn(layers: Mapping[str, Any]) -> gluon.HybridBlock:
+    found = nn.HybridSequential()
+    found.add(*(each if isinstance(each, gluon.Block) else each() for each in layers.values()))
+    return found
 
 
 class Block(gluon.HybridBlock):
     """A branch, added to what it was given, or to what its shortcut makes of that."""
 
-    def __init__(self, branch: gluon.HybridBlock, shortcut: gluon.HybridBlock | None) -> None:
+    def __init__(self, branch: Mapping[str, Any], shortcut: Any) -> None:
         super().__init__()
-        self.branch, self.shortcut = branch, shortcut
+        self.branch = _in_turn(branch)
+        self.shortcut = shortcut() if shortcut is Shortcut else shortcut
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         given = x if self.shortcut is None else self.shortcut(x)
@@ -121,5 +93,18 @@ class Shortcut(gluon.HybridBlock):
         return F.concat(x, F.zeros_like(x), dim=1)
 
 
-def _convolution(channels: int, size: int, stride: int = 1) -> nn.Conv2D:
+def _convolution(into: int, channels: int, size: int, stride: int = 1) -> nn.Conv2D:
     return nn.Conv2D(channels, size, stride, size // 2, use_bias=False)
+
+
+LAYERS = Layers(
+    convolution=_convolution,
+    norm=lambda channels: nn.BatchNorm(),
+    relu=partial(nn.Activation, "relu"),
+    pool=partial(nn.MaxPool2D, 3, 2, 1),
+    halve=partial(nn.AvgPool2D, 2),
+    in_turn=_in_turn,
+    dense=_in_turn,  # DenseNet121 is the zoo's
+    block=Block,
+    zeros=Shortcut,
+)

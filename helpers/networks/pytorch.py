@@ -11,7 +11,7 @@ from torchvision.models import densenet121, resnet50
 from torchvision.models.resnet import BasicBlock
 
 from helpers.networks import custom
-from helpers.networks.shapes import RESNET44, outputs_of
+from helpers.networks.shapes import STAGES, outputs_of
 from helpers.recipe import Recipe
 
 Model: TypeAlias = nn.Module
@@ -60,10 +60,10 @@ class ResNet44(nn.Module):
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()
-        channels = next(iter(RESNET44))
+        channels = next(iter(STAGES["resnet44"]))
         self.conv1 = nn.Conv2d(3, channels, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(channels)
-        for stage, (width, blocks) in enumerate(RESNET44.items(), start=1):
+        for stage, (width, blocks) in enumerate(STAGES["resnet44"].items(), start=1):
             layers = [_block(channels, width), *(_block(width, width) for _ in range(1, blocks))]
             self.add_module(f"layer{stage}", nn.Sequential(*layers))
             channels = width

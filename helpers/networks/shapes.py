@@ -6,7 +6,8 @@ section 4.2, n = 7), with their shortcuts without parameters: every second pixel
 new channels. Its names follow those of resnet50.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,12 +19,33 @@ GROWTH = 32
 BLOCKS = (6, 12, 24, 16)
 """DenseNet121: new channels of each layer, and layers of each block."""
 
-RESNET44 = {16: 7, 32: 7, 64: 7}
-RESNET50 = {64: 3, 128: 4, 256: 6, 512: 3}
-"""Channels of each stage's 3x3 convolutions, and its blocks."""
+STAGES = {
+    "resnet44": {16: 7, 32: 7, 64: 7},
+    "resnet50": {64: 3, 128: 4, 256: 6, 512: 3},
+}
+"""Of each ResNet: channels of each stage's 3x3 convolutions, and its blocks."""
 
-EXPANSION = 4
-"""A block of ResNet50 ends in so many times the channels of its 3x3 convolution."""
+
+class Block(NamedTuple):
+    """A block of a ResNet: a branch, added to what it is given or to a shortcut of that."""
+
+    stage: str
+    """``layer1``."""
+    place: str
+    """In its stage, from ``0`` on."""
+    channels: int
+    """That it is given."""
+    branch: tuple[tuple[int, int, int], ...]
+    """Channels, size and stride of each convolution, which BatchNorm follows."""
+    stride: int
+    shortcut: str
+    """``convolution`` (1x1 with BatchNorm), ``zeros`` (every second pixel, and zeros in as many new
+    channels), or nothing."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.stage}.{self.place}"
+
 
 RUNNING = ("running_mean", "running_var")
 
@@ -33,10 +55,32 @@ SHALLOW = "shallow"
 
 def shapes(network: str = "densenet121", outputs: int = 14) -> Shapes:
     """Name and shape of every array of a network in ``NETWORKS``, or of ``SHALLOW``."""
-    make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}
-    backbone, channels = (make | {SHALLOW: _shallow})[network]()
+    others = {"densenet121": _densenet121, SHALLOW: _shallow}
+    backbone, channels = _resnet(network) if network in STAGES else others[network]()
     name = head(network)
     return backbone | {f"{name}.weight": (outputs, channels), f"{name}.bias": (outputs,)}
+
+
+def stem(network: str) -> tuple[int, int, int]:
+    """Channels, size and stride of a ResNet's first convolution; ResNet50 pools after it."""
+    channels = next(iter(STAGES[network]))
+    return (channels, 3, 1) if network == "resnet44" else (channels, 7, 2)
+
+
+def blocks(network: str) -> Iterator[Block]:
+    """The blocks of a ResNet in their order; the first one of each later stage halves the image."""
+    channels, _, _ = stem(network)
+    for stage, (width, count) in enumerate(STAGES[network].items(), start=1):
+        for place in range(count):
+            stride = 2 if stage > 1 and place == 0 else 1
+            if network == "resnet44":
+                branch: tuple[tuple[int, int, int], ...] = (width, 3, stride), (width, 3, 1)
+                shortcut = "zeros" if stride == 2 else ""
+            else:
+                branch = (width, 1, 1), (width, 3, stride), (4 * width, 1, 1)
+                shortcut = "convolution" if place == 0 else ""
+            yield Block(f"layer{stage}", str(place), channels, branch, stride, shortcut)
+            channels = branch[-1][0]
 
 
 def head(network: str) -> str:
@@ -90,29 +134,16 @@ def _densenet121() -> tuple[Shapes, int]:
     return found | _norm("features.norm5", channels), channels
 
 
-def _resnet44() -> tuple[Shapes, int]:
-    channels = next(iter(RESNET44))
-    found = _convolution("conv1", channels, 3, 3) | _norm("bn1", channels)
-    for stage, (width, blocks) in enumerate(RESNET44.items(), start=1):
-        for block in range(blocks):
-            name = f"layer{stage}.{block}"
-            found |= _convolution(f"{name}.conv1", width, channels, 3) | _norm(f"{name}.bn1", width)
-            found |= _convolution(f"{name}.conv2", width, width, 3) | _norm(f"{name}.bn2", width)
-            channels = width
-    return found, channels
-
-
-def _resnet50() -> tuple[Shapes, int]:
-    channels = next(iter(RESNET50))
-    found = _convolution("conv1", channels, 3, 7) | _norm("bn1", channels)
-    for stage, (width, blocks) in enumerate(RESNET50.items(), start=1):
-        for block in range(blocks):
-            name, out = f"layer{stage}.{block}", EXPANSION * width
-            found |= _convolution(f"{name}.conv1", width, channels, 1) | _norm(f"{name}.bn1", width)
-            found |= _convolution(f"{name}.conv2", width, width, 3) | _norm(f"{name}.bn2", width)
-            found |= _convolution(f"{name}.conv3", out, width, 1) | _norm(f"{name}.bn3", out)
-            if block == 0:
-                found |= _convolution(f"{name}.downsample.0", out, channels, 1)
-                found |= _norm(f"{name}.downsample.1", out)
+def _resnet(network: str) -> tuple[Shapes, int]:
+    channels, size, _ = stem(network)
+    found = _convolution("conv1", channels, 3, size) | _norm("bn1", channels)
+    for block in blocks(network):
+        channels = block.channels
+        for number, (out, size, _) in enumerate(block.branch, start=1):
+            found |= _convolution(f"{block.name}.conv{number}", out, channels, size)
+            found |= _norm(f"{block.name}.bn{number}", out)
             channels = out
+        if block.shortcut == "convolution":
+            found |= _convolution(f"{block.name}.downsample.0", channels, block.channels, 1)
+            found |= _norm(f"{block.name}.downsample.1", channels)
     return found, channels

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from helpers.networks import custom
-from helpers.networks.shapes import BLOCKS, RESNET44, RESNET50, RUNNING, head, outputs_of, shapes
+from helpers.networks.shapes import BLOCKS, RUNNING, Block, blocks, head, outputs_of, shapes, stem
 from helpers.recipe import Recipe
 
 Model: TypeAlias = tf.Module
@@ -27,7 +27,7 @@ def build(
     """A model cannot be cast afterwards, so the weights' dtype is its own."""
     if network == "own":
         return _own(recipe, outputs)
-    made = {"densenet121": DenseNet121, "resnet44": ResNet44, "resnet50": ResNet50}
+    made = {"densenet121": DenseNet121, "resnet44": ResNet, "resnet50": ResNet}
     return (made | {"shallow": Shallow})[network](network, arrays, recipe)
 
 
@@ -46,7 +46,7 @@ class Network(tf.Module):
 
     def __init__(self, network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> None:
         super().__init__()
-        self.head, self.recipe, self.parts = head(network), recipe, {}
+        self.network, self.head, self.recipe, self.parts = network, head(network), recipe, {}
         dtype = arrays[f"{self.head}.bias"].dtype
         for name, shape in shapes(network, outputs_of(network, arrays)).items():
             if len(shape) > 1:  # OIHW to HWIO, and the last layer transposed
@@ -113,46 +113,31 @@ class DenseNet121(Network):
         return self.classified(self.norm_relu(x, "features.norm5", training))
 
 
-class ResNet44(Network):
-    """Two 3x3 convolutions a block; the first block of a stage halves the image."""
+class ResNet(Network):
+    """Convolutions in blocks; ResNet50 pools first."""
 
     def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
-        x = self.norm_relu(self.convolution(x, "conv1", padding=1), "bn1", training)
-        for stage, blocks in enumerate(RESNET44.values(), start=1):
-            for block in range(blocks):
-                stride = 2 if stage > 1 and block == 0 else 1
-                x = self.block(x, f"layer{stage}.{block}", stride, training)
+        _, size, stride = stem(self.network)
+        x = self.convolution(x, "conv1", stride, size // 2)
+        x = self.norm_relu(x, "bn1", training)
+        x = _pooled(x) if self.network == "resnet50" else x
+        for block in blocks(self.network):
+            x = self.block(x, block, training)
         return self.classified(x)
 
-    def block(self, x: tf.Tensor, name: str, stride: int, training: bool) -> tf.Tensor:
-        y = self.convolution(x, f"{name}.conv1", stride, 1)
-        y = self.convolution(self.norm_relu(y, f"{name}.bn1", training), f"{name}.conv2", 1, 1)
-        if stride == 2:  # every second pixel, and as many channels again, of zeros
+    def block(self, x: tf.Tensor, block: Block, training: bool) -> tf.Tensor:
+        y, name = x, block.name
+        for number, (_, size, stride) in enumerate(block.branch, start=1):
+            y = tf.nn.relu(y) if number > 1 else y
+            y = self.convolution(y, f"{name}.conv{number}", stride, size // 2)
+            y = self.norm(y, f"{name}.bn{number}", training)
+        if block.shortcut == "zeros":  # every second pixel, and as many channels again
             x = x[:, ::2, ::2]
             x = tf.concat([x, tf.zeros_like(x)], axis=-1)
-        return tf.nn.relu(x + self.norm(y, f"{name}.bn2", training))
-
-
-class ResNet50(Network):
-    """1x1, 3x3 and 1x1 convolutions a block; the 3x3 of a stage's first one halves the image."""
-
-    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
-        x = self.convolution(x, "conv1", stride=2, padding=3)
-        x = _pooled(self.norm_relu(x, "bn1", training))
-        for stage, blocks in enumerate(RESNET50.values(), start=1):
-            for block in range(blocks):
-                stride = 2 if stage > 1 and block == 0 else 1
-                x = self.block(x, f"layer{stage}.{block}", stride, training)
-        return self.classified(x)
-
-    def block(self, x: tf.Tensor, name: str, stride: int, training: bool) -> tf.Tensor:
-        y = self.norm_relu(self.convolution(x, f"{name}.conv1"), f"{name}.bn1", training)
-        y = self.convolution(y, f"{name}.conv2", stride, 1)
-        y = self.convolution(self.norm_relu(y, f"{name}.bn2", training), f"{name}.conv3")
-        if f"{name}.downsample.0.weight" in self.parts:
-            x = self.convolution(x, f"{name}.downsample.0", stride)
+        elif block.shortcut:
+            x = self.convolution(x, f"{name}.downsample.0", block.stride)
             x = self.norm(x, f"{name}.downsample.1", training)
-        return tf.nn.relu(x + self.norm(y, f"{name}.bn3", training))
+        return tf.nn.relu(x + y)
 
 
 def _pooled(x: tf.Tensor) -> tf.Tensor:
