@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from data_prep import FINDINGS
 from helpers import record
-from helpers.frameworks import ROWS, run_label
+from helpers.frameworks import ROWS
 from helpers.frameworks.devices import Devices, run_name
 from helpers.recipe import lookup
 from helpers.record import run_identity, sections
@@ -235,7 +235,7 @@ def save(batch: Path, content: dict[str, Any]) -> Path:
     """Write ``content``, which must fit the schema, as a run of ``batch``; returns its folder."""
     record.check(content)
     found = content.get("devices", {})
-    label = run_label(content["run"]["notebook"], content["framework"]["kernel"])
+    label = content["run"]["notebook"]
     nodes = content.get("cluster", {}).get("nodes", 1)
     each = found.get("count", 2) // nodes
     folder = batch / run_name(label, each, nodes)

@@ -17,7 +17,6 @@ from typing import Any
 import pandas as pd
 
 from helpers import paths
-from helpers.frameworks import run_label
 from helpers.results import report
 from helpers.runner import notebook_links
 
@@ -64,7 +63,7 @@ def publish(batches: list[Path], target: Path, home: Sequence[str] = HOME) -> li
 
 def _what(content: dict[str, Any]) -> tuple[Any, ...]:
     """What repeats of a run share: the framework's row, the devices, and how they compute."""
-    row = run_label(content["run"]["notebook"], content["framework"]["kernel"])
+    row = content["run"]["notebook"]
     recipe = content["recipe"]
     how = (recipe.get(key) for key in ("precision", "execution", "batch_size"))
     return row, content["devices"]["count"], *how

@@ -14,10 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """A notebook in a kernel, by which plans and records identify it.
-
-    A notebook may have several rows, each in another kernel; the first is the notebook's own.
-    """
+    """A notebook and the kernel that it runs in."""
 
     name: str
     """As tables and charts have it: the framework, and which notebook where it has several."""
@@ -158,11 +155,6 @@ NOTEBOOKS = {row.module: row.notebook for row in ROWS if row.name == row.framewo
 """Each module's own notebook; a framework's others are variations of it."""
 
 
-def rows_of(notebook: str) -> list[Row]:
-    """A shipped notebook's rows, its own kernel's first; a copy has none."""
-    return [row for row in ROWS if row.notebook == notebook]
-
-
 def original(notebook: str, module: str = "") -> str:
     """The shipped notebook that a copy has its name or module from; else the notebook itself."""
     rows = [row for row in ROWS if module in ("", row.module)]
@@ -170,22 +162,15 @@ def original(notebook: str, module: str = "") -> str:
     return max(named, key=len) if named else rows[0].notebook if module and rows else notebook
 
 
-def row_of(notebook: str, kernel: str = "") -> Row | None:
-    """The row of a notebook or its original in a kernel, or else in its own; None without any."""
-    rows = rows_of(original(notebook))
-    return next((row for row in rows if row.kernel == kernel), rows[0] if rows else None)
-
-
-def run_label(notebook: str, kernel: str) -> str:
-    """What a run's folder begins with: ``JAX_MultiGPU``; of another kernel, ``...-my-kernel``."""
-    row = row_of(notebook, kernel)
-    is_own = not rows_of(notebook) or row is row_of(notebook)
-    return notebook if is_own else f"{notebook}-{kernel}"
+def row_of(notebook: str) -> Row | None:
+    """The row of a notebook or its original; None without any."""
+    shipped = original(notebook)
+    return next((row for row in ROWS if row.notebook == shipped), None)
 
 
 def name_of(framework: str, notebook: str, kernel: str = "") -> str:
     """A row's name; of a copy its original's, and what its own adds to that: ``Keras no flip``."""
-    row = row_of(notebook, kernel)
+    row = row_of(notebook)
     if row is not None and row.framework == framework:
         return row.name + notebook.removeprefix(row.notebook).replace("_", " ")
     names = [row.name for row in ROWS if (row.framework, row.kernel) == (framework, kernel)]
@@ -207,9 +192,9 @@ def order(name: str) -> tuple[int, str]:
     return place, name
 
 
-def why_not(notebook: str, kernel: str, nodes: int = 1, execution: str = "default") -> str:
-    """Why a row does not train on this number of nodes or in this way; empty if it does."""
-    row = row_of(notebook, kernel)
+def why_not(notebook: str, nodes: int = 1, execution: str = "default") -> str:
+    """Why a notebook does not train on this number of nodes or in this way; empty if it does."""
+    row = row_of(notebook)
     if row is None:
         return ""
     if nodes > 1 and row.one_node_only:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from helpers.errors import UserError
-from helpers.frameworks import cpu_cores, run_label
+from helpers.frameworks import cpu_cores
 from helpers.frameworks import devices as device_helpers
 from helpers.launch import launchers
 from helpers.recipe import Recipe, full_name, lookup
@@ -80,14 +80,9 @@ class PlannedRun:
     """The number of nodes, with ``devices`` devices each."""
 
     @property
-    def label(self) -> str:
-        """Its row: its notebook, and its kernel if that is not the notebook's own."""
-        return run_label(self.notebook, self.kernel)
-
-    @property
     def folder(self) -> str:
         """The run's folder in the experiment."""
-        name = device_helpers.run_name(self.label, self.devices, self.nodes)
+        name = device_helpers.run_name(self.notebook, self.devices, self.nodes)
         return name + (f"-{self.variant}" if self.variant else "")
 
     @property
@@ -100,7 +95,7 @@ class PlannedRun:
         apart = f", {self.variant.replace('-', ' ')}" if self.variant else ""
         each = " each" if self.nodes > 1 else ""
         among = f"{self.nodes} nodes with " if self.nodes > 1 else ""
-        return f"{self.label} on {among}{counted(self.devices, 'device')}{each}{apart}"
+        return f"{self.notebook} on {among}{counted(self.devices, 'device')}{each}{apart}"
 
 
 @dataclass

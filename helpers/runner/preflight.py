@@ -13,6 +13,7 @@ from helpers import paths, terminal
 from helpers.errors import UserError
 from helpers.frameworks import (
     NOTEBOOKS,
+    ROWS,
     Row,
     capabilities,
     cpu_cores,
@@ -20,7 +21,6 @@ from helpers.frameworks import (
     installed,
     networks_of,
     row_of,
-    rows_of,
     why_not,
 )
 from helpers.launch import launchers
@@ -67,7 +67,7 @@ def check(experiment: Experiment) -> None:
         terminal.say(f"note: {note}")
     image_data.check_images(setup.recipe.recipe, setup.data)
     for run in plan.runs:
-        row = row_of(run.notebook, run.kernel)
+        row = row_of(run.notebook)
         if row is None or not row.shared_memory or experiment.is_finished(run):
             continue
         if why_skipped(plan, run) is None:
@@ -113,7 +113,7 @@ def why_skipped(plan: Plan, run: PlannedRun) -> str | None:
     return (
         installed.problem(run.kernel, gpus_here(plan, run))
         or recipe_problem(plan, run.notebook)
-        or why_not(run.notebook, run.kernel, run.nodes, run.execution)
+        or why_not(run.notebook, run.nodes, run.execution)
         or None
     )
 
@@ -122,7 +122,7 @@ def recipe_problem(plan: Plan, notebook: str) -> str | None:
     """Why a notebook's runs are skipped: the recipe was changed, or has no network for it."""
     if plan.recipe == "auto":
         return None
-    modules = [networks_of(row.module) for row in rows_of(notebook)]
+    modules = [networks_of(row.module) for row in ROWS if row.notebook == notebook]
     return recipe_changed(plan) or (lookup(plan.recipe).lacks(modules[0]) if modules else None)
 
 

@@ -60,15 +60,15 @@ class Order:
 
 def are_needed(notebook: str, kernel: str, nodes: int) -> bool:
     """Whether a notebook runs in ranks, and not in one kernel."""
-    row = _row_of(notebook, kernel)
+    row = _row_of(notebook)
     return nodes > 1 or bool(row and row.ranks_only)
 
 
-def _row_of(notebook: str, kernel: str) -> Row | None:
+def _row_of(notebook: str) -> Row | None:
     """The row of a notebook, or of the notebook that it was copied from."""
     code = "\n".join(this_notebook.code_cells(paths.NOTEBOOKS / f"{notebook}.ipynb")[0])
     named = _MODULE.search(code)
-    return row_of(original(notebook, named[1] if named else ""), kernel)
+    return row_of(original(notebook, named[1] if named else ""))
 
 
 def order(notebook: str, kernel: str, launcher: str, nodes: int, devices: int, kind: str) -> Order:
@@ -77,7 +77,7 @@ def order(notebook: str, kernel: str, launcher: str, nodes: int, devices: int, k
     Raises:
         UserError: the environment has no launcher.
     """
-    row = _row_of(notebook, kernel)
+    row = _row_of(notebook)
     chosen = launchers.choose(launcher, nodes)
     each = devices if row and row.rank_a_device else 1
     chosen.command(Path(kernel_processes.start_of(kernel)[0]), each)

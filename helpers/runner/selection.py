@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from helpers import paths
 from helpers.errors import UserError, unknown
-from helpers.frameworks import ROWS, Row, order, row_of, rows_of, why_not
+from helpers.frameworks import ROWS, Row, order, row_of, why_not
 from helpers.launch import this_notebook
 
 
@@ -19,7 +19,7 @@ class Offer(NamedTuple):
 
     @property
     def row(self) -> Row | None:
-        return row_of(self.notebook, self.kernel)
+        return row_of(self.notebook)
 
     @property
     def word(self) -> str:
@@ -29,7 +29,7 @@ class Offer(NamedTuple):
     @property
     def spans(self) -> bool:
         """Whether the notebook spans nodes."""
-        return not why_not(self.notebook, self.kernel, nodes=2)
+        return not why_not(self.notebook, nodes=2)
 
 
 def chosen(notebooks: Sequence[str], frameworks: Sequence[str]) -> list[Offer]:
@@ -104,8 +104,9 @@ def check_parameters_cell(notebook: str) -> None:
 def _all(known: Mapping[str, tuple[str, str]]) -> list[Offer]:
     """All but copies: notebooks without a row of a framework whose own notebook is there, too."""
     there = {row.framework for row in ROWS if row.notebook in known}
+    shipped = {row.notebook for row in ROWS}
     return [
         Offer(name, framework, kernel)
         for name, (framework, kernel) in known.items()
-        if rows_of(name) or framework not in there
+        if name in shipped or framework not in there
     ]

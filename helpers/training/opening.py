@@ -20,8 +20,6 @@ from helpers.frameworks import (
     rank_info,
     replicas,
     row_of,
-    rows_of,
-    run_label,
     why_not,
 )
 from helpers.frameworks import devices as device_helpers
@@ -64,7 +62,7 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     if "devices" in names:  # of torchrun's ranks, which may be auto
         run.given = {**given, "devices": names["devices"]}
     notebook_run.began(run)
-    row = row_of(file.stem, module.KERNEL)
+    row = row_of(file.stem)
     if rank_info.here() is None and row is not None and row.rank_a_device:
         replicas.warm_up()
     return run
@@ -86,8 +84,8 @@ def _given(framework: ModuleType, file: Path, names: Mapping[str, Any]) -> dict[
 def _set_up(framework: ModuleType, notebook: str, given: Mapping[str, Any]) -> Setup:
     """The parameters resolved, for this process's part of the devices."""
     here, module = rank_info.here(), framework.__name__.rpartition(".")[2]
-    row = original(notebook, module)
-    if here is None and (why := rows_of(row)[0].ranks_only if rows_of(row) else ""):
+    row = row_of(shipped := original(notebook, module))
+    if here is None and (why := row.ranks_only if row else ""):
         raise UserError(
             f"{why}, which a launcher starts: in a terminal run: rosetta run "
             f"--notebooks {notebook} --devices N"
@@ -95,14 +93,14 @@ def _set_up(framework: ModuleType, notebook: str, given: Mapping[str, Any]) -> S
     nodes, virtual = (1, False) if here is None else (here.nodes, here.virtual)
     with exchange.first_rank_first():  # it may generate images
         setup = parameters.resolve(
-            run_label(notebook, framework.KERNEL),
+            notebook,
             networks_of(module),
             **{name: given[name] for name in PARAMETERS},
             nodes=nodes,
             simulated_nodes=virtual,
         )
     execution = setup.recipe.recipe.execution
-    if why := why_not(row, framework.KERNEL, setup.nodes, execution):
+    if why := why_not(shipped, setup.nodes, execution):
         raise UnsupportedError(why)
     for name, check in getattr(framework, "OWN_PARAMETERS", {}).items():
         check(given[name], setup.devices.kind == "gpu", setup.replicas)

@@ -59,7 +59,7 @@ def resolve(
     docs/notebooks.md describes the parameters.
 
     Args:
-        notebook: what its runs' folders begin with (``frameworks.run_label``).
+        notebook: what its runs' folders begin with.
         framework: the module of ``helpers.frameworks`` that is to train, if one is.
         nodes: how many machines, as the launcher of the run's ranks has it.
         simulated_nodes: whether these are all this one.

@@ -10,13 +10,13 @@ import pytest
 from own_networks import recipe_of_all
 
 from helpers import paths, record
-from helpers.frameworks import ROWS, run_label
+from helpers.frameworks import ROWS
 from helpers.runner import experiments
 
 TRAINED = [row.notebook for row in ROWS if not (row.many_nodes_only or row.optional)]
 SPANNING = [row for row in ROWS if row.module in ("pytorch", "chainermn") and not row.one_node_only]
 """These run over two nodes here; `make soak` runs the others (tests/kernels)."""
-OVER_NODES = [f"{run_label(row.notebook, row.kernel)}-2n-1x" for row in SPANNING]
+OVER_NODES = [f"{row.notebook}-2n-1x" for row in SPANNING]
 
 
 @pytest.fixture(scope="module", name="recipe")

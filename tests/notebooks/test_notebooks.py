@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from helpers.frameworks import ROWS, rows_of
+from helpers.frameworks import ROWS
 from helpers.runner import selection
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 FRAMEWORK_NOTEBOOKS = list(selection.framework_notebooks())
 ALL = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 STUDIES = [name for name in ALL if name.startswith("Study_")]
-KERNELS = {row.notebook: rows_of(row.notebook)[0].kernel for row in ROWS}
+KERNELS = {row.notebook: row.kernel for row in ROWS}
 
 
 def read(name: str) -> dict[str, Any]:

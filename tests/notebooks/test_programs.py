@@ -7,7 +7,7 @@ import pytest
 from multi_gpu_lines import MARK, code, code_lines, marked_lines, sources
 from programs import PROGRAMS, definitions
 
-from helpers.frameworks import rows_of
+from helpers.frameworks import ROWS
 
 LINES, WORDS, LIBRARY = 150, 700, 24
 """At most so many lines of code, words of prose, and names of the library."""
@@ -21,6 +21,7 @@ SECTIONS = [
     "7. Where the time went",
     "8. Exercises",
 ]
+FRAMEWORKS = {row.notebook: row.framework for row in ROWS}
 FIRST = "PyTorch_MultiGPU"
 """What others are compared with."""
 SAME_EVERYWHERE = ("augment", "centre", "metric")
@@ -82,7 +83,7 @@ def test_lines_that_one_device_would_not_need_are_marked(name: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_equal_functions_have_one_text(name: str) -> None:
     names = [*SAME_EVERYWHERE]
-    if rows_of(name)[0].framework == rows_of(FIRST)[0].framework:
+    if FRAMEWORKS[name] == FRAMEWORKS[FIRST]:
         names += SAME_IN_A_FRAMEWORK
     here, there = definitions(name), definitions(FIRST)
     assert [each for each in names if here.get(each) != there[each]] == []
