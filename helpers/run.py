@@ -203,7 +203,7 @@ class Run(RunState):
         self.loop.test(np.asarray(scores), metric)
 
     def measure(self, **turns: Callable[[int], Any]) -> None:
-        """Measure images/s of each turn in alternating rounds; show and record them.
+        """Measure images/s in interleaved rounds; show and record them.
 
         Args:
             turns: ``files``, ``synthetic``, ``no_all_reduce`` or ``all_reduce`` alone (with several
