@@ -9,28 +9,27 @@ docs/run.md lists all names with their arguments.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
+from helpers.frameworks import cpu_cores, networks_of, rank_info
+from helpers.launch import exchange
+from helpers.networks import custom
+from helpers.networks.weights import Weights, canonical
+from helpers.training import launching, measuring, notebook_check, opening, reporting
+from helpers.training.loop import Loop
+from helpers.training.notebook_recipe import Part
 from helpers.training.run_state import RunState
-
-if TYPE_CHECKING:
-    from helpers.networks.weights import Weights
-    from helpers.training.loop import Loop
-    from helpers.training.notebook_recipe import Part
-    from helpers.training.setup import Setup
 
 
 def begin(framework: str, names: Mapping[str, Any]) -> Run:
     """See :func:`helpers.begin`."""
-    from helpers.training import opening
-
     return opening.begin(Run, framework, names)
 
 
@@ -44,23 +43,14 @@ class Run(RunState):
     leaves: record, trace, weights.
     """
 
-    def __init__(
-        self, notebook: Path, framework: ModuleType, setup: Setup, devices: tuple[Any, ...]
-    ) -> None:
-        from helpers.training import notebook_run
-
-        self.notebook, self.framework, self.setup = notebook, framework, setup
-        self.devices = self.own_devices = devices
-        self.rank = 0
-        self.launched = self.begun = False
-        self.names: Mapping[str, Any] = {}
-        self.given: Mapping[str, Any] = {}
-        notebook_run.prepare(self)
-
     def __str__(self) -> str:
-        from helpers.training import notebook_run
-
-        return notebook_run.described(self)
+        """Versions, devices, recipe and images, a line each."""
+        setup = self.setup
+        versions = ", ".join(f"{name} {each}" for name, each in self.framework.versions().items())
+        devices = setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}"
+        parts = {"training": self.train_part, "validation": self.valid_part, "test": self.test_part}
+        images = ", ".join(f"{len(part):,} {name}" for name, part in parts.items())
+        return f"{versions}\n{devices}\n{setup.recipe}\nImages: {images}\n{self.initial}"
 
     # Devices, weights, processes
 
@@ -74,15 +64,21 @@ class Run(RunState):
         Args:
             rank: this process's number among all processes of the run, from 0.
         """
-        from helpers.training import notebook_run
-
-        return notebook_run.own_device(self, rank)
+        here, devices = rank_info.here(), self.setup.devices
+        local = rank if here is None else here.local_rank
+        if devices.cpus:
+            cpu_cores.confine(devices.cpus[local : local + 1])
+        self.framework.configure(self.recipe.precision, devices.kind)
+        threads = len(os.sched_getaffinity(0)) if devices.cpus else None
+        self.own_devices = (self.devices[local],)
+        self.framework.make_current(self.devices[local], threads)
+        return self.devices[local]
 
     def network(self) -> Any:
-        """Build a recipe's network that the notebook does not build: ResNets, and yours."""
-        from helpers.training import notebook_run
-
-        return notebook_run.network(self)
+        """Build the recipe's network where that is not the notebook's own: ResNets, and yours."""
+        module = networks_of(self.framework.__name__.rpartition(".")[2])
+        networks, recipe = import_module(f"helpers.networks.{module}"), self.setup.recipe.recipe
+        return networks.build(recipe.network, self.initial_arrays, recipe, self.recipe.outputs)
 
     def weights(self, model: Any) -> Any:
         """Return the initial weights, the same in every framework, under the model's own names.
@@ -110,8 +106,6 @@ class Run(RunState):
             ReplicaError: a process failed; with its number and its own traceback. The others end.
             Interrupted: you interrupted the cell; all processes have ended.
         """
-        from helpers.training import launching
-
         return launching.launch(self, main)
 
     # Check, train, evaluate
@@ -139,8 +133,6 @@ class Run(RunState):
             make_loader: ``(part, training)``, this process's batches: pixels, uint8 (N, crop, crop,
                 1 or 3), targets, and the images' numbers in the part.
         """
-        from helpers.training import notebook_check
-
         notebook_check.check(
             self, replica, build_model, make_replica, train_steps, predict, make_loader
         )
@@ -156,9 +148,10 @@ class Run(RunState):
             LoaderError: an epoch took more or fewer steps than the recipe has, or did not call
                 :meth:`log`.
         """
-        from helpers.training import loop
-
-        return loop.epochs(self, replica)
+        if not self.launched and not self.begun:
+            launching.begin_training(self)
+        self.begun = False  # the next training begins anew
+        return self.loop.epochs(replica)
 
     def phase(self, name: str) -> AbstractContextManager[Any]:
         """Time a block, and mark it in the monitor's chart.
@@ -209,39 +202,41 @@ class Run(RunState):
             turns: ``files``, ``synthetic``, ``no_all_reduce`` or ``all_reduce`` alone (with several
                 devices), and ``loader``: each a function ``(n)`` that takes n steps, or n batches.
         """
-        from helpers.training import measuring
-
         measuring.measure(self, turns)
 
     # Show and keep
 
     def chart(self) -> Any:
         """Return the monitor's chart of the whole run, a lane for each device."""
-        from helpers.training import reporting
-
         return reporting.chart(self)
 
     def report(self) -> None:
         """Show where the time went and what was measured, and finish the record."""
-        from helpers.training import reporting
-
         reporting.report(self)
 
     # What the functions above share
 
     @cached_property
     def loop(self) -> Loop:
-        """The notes of this process while it trains."""
-        from helpers.training.loop import Loop
-
+        """What this process notes while it trains."""
         return Loop(self)
 
     @cached_property
     def initial(self) -> Weights:
-        """The weights that all frameworks begin with."""
-        from helpers.training import notebook_run
+        """The weights that all frameworks begin with, found or made.
 
-        return notebook_run.initial(self)
+        Not before the notebook has joined its processes.
+        """
+        recipe, outputs = self.setup.recipe.recipe, len(self.images.classes)
+        if recipe.network == "own":
+            found = exchange.of_first(custom.initial(self.framework, recipe, outputs))
+        else:
+            with exchange.first_rank_first():  # it may download them
+                found = canonical(
+                    recipe.weights, network=recipe.network, outputs=outputs, seed=recipe.seed
+                )
+        self.record.add("weights", found.as_record())
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
         own = ("names", "record", "lines", "loop")

@@ -11,7 +11,7 @@ from helpers.results import tables
 from helpers.results.comparison import Comparison, Entry, latest_of_each, repeats
 from helpers.results.repeated_runs import widest_first
 from helpers.results.tables import ABSENT, Cell, Table, of_row, share, short_number
-from helpers.training import attribution, loader_advice
+from helpers.training import attribution
 
 COMPILING = "compiling"
 WAITS = {"data": "data", "communication": "each other", COMPILING: COMPILING}
@@ -76,7 +76,7 @@ def table(compared: Comparison) -> Table:
         times = supply / demand if demand > 0 else None
         cells["loader headroom"] = Cell(times, lambda value: f"x {short_number(value)}")
         enough = row["loader_images_per_second_low"] >= row["synthetic_images_per_second_high"]
-        cells["change first"] = ABSENT if enough else loader_advice.first_change(last) or ABSENT
+        cells["change first"] = ABSENT if enough else attribution.first_change(last) or ABSENT
         rows.append((of_row(row, most), cells))
     return tables.table(
         "What limits training",

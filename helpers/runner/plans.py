@@ -26,7 +26,7 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "epochs": partial(parameters.check_number, "epochs"),
     "batch_size": partial(parameters.check_number, "batch_size"),
     "num_workers": partial(parameters.check_number, "num_workers"),
-    "warmup_epochs": parameters.epochs_of_warmup,
+    "warmup_epochs": partial(parameters.check_number, "warmup_epochs"),
 }
 
 

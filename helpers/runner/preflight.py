@@ -29,7 +29,7 @@ from helpers.runner import ranks, selection, self_test
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import Plan, PlannedRun
 from helpers.training import image_data, parameters
-from helpers.training.setup import Setup
+from helpers.training.parameters import Setup
 
 SHARED_MEMORY = Path("/dev/shm")
 LOADERS = 2
@@ -58,7 +58,7 @@ def check(experiment: Experiment) -> None:
     groups: list[str] = []
     for seed in dict.fromkeys(run.seed for run in plan.runs):
         setup = _resolve(experiment, most, seed)
-        images = image_data.load_data(setup)
+        images = image_data.load_data(setup.recipe.recipe, setup.data)
         setup.recipe.steps(len(images.train))
         groups.append(images.groups())
         notes |= dict.fromkeys(images.notes())

@@ -18,13 +18,11 @@ CONFUSIONS = 10
 class Evaluation:
     """The accuracy of a test part; its text gives the shares and explains them.
 
-    ``table`` has one row per class: class, images, right, top1, low, high; top1 is NaN if the part
-    has no image of it, its interval where all are of one group. ``confusions`` are the most
-    frequent: class, predicted_as, images, and their share of the class's images. ``top1`` and
-    ``top5`` are shares of all images with the ends of their intervals; ``top5`` is NaN if there
-    are no more than ``GUESSES`` classes. Intervals hold 95 % of ``resampling.RESAMPLES`` resamples
-    of the part's ``groups``; ``resamples`` are top-1's, in order, of the images that ``sample``
-    names.
+    ``table`` has one row a class; top1 is NaN where the part has no image of it, its interval where
+    all are of one group. ``confusions`` are the most frequent, with their share of the class's
+    images. ``top1`` and ``top5`` are shares of all images with the ends of their intervals;
+    ``top5`` is NaN where there are no more than ``GUESSES`` classes. ``resamples`` are top-1's, of
+    the images that ``sample`` names.
     """
 
     table: pd.DataFrame
@@ -76,16 +74,13 @@ def evaluate(
 ) -> Evaluation:
     """Top-1 and top-5 with 95 % intervals from a bootstrap over groups, top-1 of each class.
 
-    Whole groups are drawn, as many as there are and with replacement, because a group's images
-    resemble each other; an image that stands alone is a group. All shares are computed from the
-    same draws. The interval is the percentile interval, as for an AUC, except for shares of 0 and
-    1. ``targets`` are the classes' numbers (images,), ``scores`` logits (images, classes).
+    An image that stands alone is a group. ``targets`` are the classes' numbers (images,),
+    ``scores`` logits (images, classes).
 
     Raises:
         ValueError: the shapes do not fit, or a score is NaN or infinite.
     """
-    if scores.shape != (len(targets), len(names)):
-        wanted = (len(targets), len(names))
+    if scores.shape != (wanted := (len(targets), len(names))):
         raise ValueError(f"scores {scores.shape} are not (images, classes), which are {wanted}")
     ranked, right, among = _ranked(targets, scores)
     numbers, of_group = np.unique(np.asarray(groups), return_inverse=True)

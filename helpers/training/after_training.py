@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,18 @@ def in_words(checks: Sequence[Check]) -> str:
     ]
     counts = check_results.counted(check.verdict for check in checks)
     return f"{''.join(said)}Checks of this training: {counts}\n"
+
+
+def as_record(observed: Sequence[Observed], step_seconds: Sequence[float]) -> dict[str, Any]:
+    """What the record's section ``training`` says of how it was computed."""
+    seen = observed[0].seen
+    said: dict[str, Any] = {"execution": seen.execution, "convolutions": seen.convolutions}
+    said |= {"threads": seen.threads, "switches": list(observed[0].switches)}
+    said["first_batches"] = training_checks.first_batches(observed)
+    if step_seconds:
+        extremes = {"minimum": min(step_seconds), "maximum": max(step_seconds)}
+        said["step_seconds"] = {"median": median(step_seconds), **extremes}
+    return said
 
 
 def held(run: RunState, observed: Sequence[Observed]) -> int | None:

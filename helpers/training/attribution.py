@@ -19,13 +19,19 @@ WIDEST, LOWEST, HIGHEST = 0.2, -0.1, 1.05
 """The interval of a share that is told is narrower, and between these ends."""
 LOADER = "The loader is the limit"
 NOISY, NO_WAIT = "too noisy to tell", "no measurable wait"
+FORMATS = {
+    "png": "use JPEG files (data-prep resize --format jpeg)",
+    "jpg": "pack the images (data-prep pack)",
+}
+"""What is faster than images of a format; ``Study_Loader`` measures that."""
+WORKERS = "add workers (--num-workers)"
+LOCAL = "copy the images to a local disk"
 
 
 def attribute(
     content: Mapping[str, Any],
     *,
     devices: str,
-    way_out: str = "",
     resumed_after: int = 0,
     replicas: int = 1,
 ) -> dict[str, Any]:
@@ -45,7 +51,7 @@ def attribute(
         "shares": {name: middle for name, (middle, *_) in each.items()},
         "intervals": {name: list(ends) for name, (_, *ends) in each.items()},
     }
-    return found | {"sentence": _sentence(found, epochs, content, devices, way_out)}
+    return found | {"sentence": _sentence(found, epochs, content, devices)}
 
 
 def is_measured(found: Mapping[str, Any], name: str) -> bool:
@@ -91,6 +97,31 @@ def compiling(content: Mapping[str, Any]) -> float:
     return min(float(longer / training["seconds"]), 1.0)
 
 
+def cores(content: Mapping[str, Any]) -> int | None:
+    """On how many cores a run's loaders may work; None where its record does not tell."""
+    if cpus := content["devices"].get("cpus"):
+        return len({core for cpu in cpus for core in cpu["loader_cores"]})
+    usable: int | None = content["hardware"].get("usable_cores")
+    cluster = content.get("cluster")
+    nodes = 1 if cluster is None or cluster["simulated"] else cluster["nodes"]
+    return None if usable is None else usable * nodes
+
+
+def first_change(content: Mapping[str, Any]) -> str:
+    """What to change first in a run whose loader is the limit; empty where nothing is known.
+
+    In this order: files that cost decoding, fewer workers than cores, images on a filesystem that
+    other machines share.
+    """
+    data = content["data"]
+    workers, limit = data.get("loader_workers"), cores(content)
+    if data.get("format") in FORMATS:
+        return FORMATS[data["format"]]
+    if workers is not None and limit is not None and workers < limit:
+        return WORKERS
+    return LOCAL if data.get("filesystem", {}).get("shared") else ""
+
+
 def _shares(
     epochs: Sequence[Mapping[str, Any]], measured: Mapping[str, Any], *, alone: bool
 ) -> dict[str, list[float]]:
@@ -124,7 +155,6 @@ def _sentence(
     epochs: Sequence[Mapping[str, Any]],
     content: Mapping[str, Any],
     devices: str,
-    way_out: str,
 ) -> str:
     files, synthetic, loader = (content[kind] for kind in (*TRAINED, "loader"))
     limit, waited = _limit(found, epochs, content), _in_loop(epochs)
@@ -135,7 +165,7 @@ def _sentence(
     said += ", ".join(f"{name} {in_words(found, name)}" for name in found["shares"]) + "."
     if not is_measured(found, "data") and waited is not None:
         said += f" The training loop itself waited for data for {_percent(waited)} of the epochs."
-    if limit == LOADER and way_out:
+    if limit == LOADER and (way_out := first_change(content)):
         said += f" To fix it, {way_out}."
     if "communication" in telling(found):
         said += " A larger per-device batch would need fewer all-reduces."

@@ -1,10 +1,8 @@
 """Write and read checkpoints: weights, optimiser state and the measurements so far.
 
-A checkpoint is written after every epoch, in the canonical layout of ``helpers.networks.weights``,
-in every framework: the weights, what the optimiser keeps for each of them (Adam's two moments,
-momentum's velocity as PyTorch has it), fp16's loss scale, and the numbers of epochs and steps. No
-other state passes from step to step, for the order of the images and every crop follow from seed,
-epoch and image. So a run that was killed and resumed takes the same steps as one that was not.
+A checkpoint is written after every epoch, in the canonical layout of ``helpers.networks.weights``.
+No other state passes from step to step, for the order of the images and every crop follow from
+seed, epoch and image: a run that was killed and resumed takes the same steps as one that was not.
 
 The arrays are copied to the host between two epochs; a thread then writes them, under a temporary
 name that is renamed once they are on the disk, while the next epoch trains. The file contains
@@ -34,25 +32,24 @@ FILE = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where training begins: after epoch 0 with the initial weights, or after a later one."""
+    """Where training begins: after epoch 0 with the initial weights, or after a later one.
+
+    A run resumes only if what it is ``about`` is the same: recipe, images, framework and kernel.
+    ``run`` is the id of the run that trains now, ``code`` the digest of its code; ``changed_code``
+    says whether the epochs that are done were trained by other code. ``restarts`` has the epoch
+    after which each resumed attempt continued.
+    """
 
     weights: Arrays
     folder: Path
     about: dict[str, Any]
-    """A run resumes only if these are the same: the recipe, the digest of the images, and the
-    framework with its kernel."""
     run: str = ""
-    """The id of the run that trains now."""
     code: str | None = None
-    """Digest of the code that trains now."""
     changed_code: bool = False
-    """Whether the epochs that are done were trained by other code."""
     optimizer: Arrays = field(default_factory=dict)
-    """What the framework module's ``load_optimizer`` takes; nothing at the beginning."""
     history: list[dict[str, Any]] = field(default_factory=list)
     first_step: float = float("nan")
     restarts: tuple[int, ...] = ()
-    """The epoch after which each resumed attempt continued."""
 
     @property
     def epoch(self) -> int:
@@ -73,10 +70,7 @@ class Writer:
         self._begin = begin
         self._thread = ThreadPoolExecutor(1)
         self._written: Future[None] | None = None
-        self.seconds = 0.0
-        """For how long :meth:`save` held training up, all epochs together.
-
-        The copy to the host, which is the caller's, comes before it."""
+        self.seconds = 0.0  # for which save() held training up, all epochs together
 
     def save(
         self,
@@ -129,7 +123,9 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
         )
         return start
     said, arrays = _read(path)
-    _check_same(path, said["about"], about)
+    if differing := sorted(key for key in about if said["about"].get(key) != about[key]):
+        had = ", ".join(f"{key} {said['about'].get(key)}" for key in differing)
+        raise UserError(f"{path}: belongs to another run ({had}); use what it had, or remove it")
     found = replace(
         start,
         weights=under("weights/", arrays),
@@ -157,17 +153,10 @@ def _read(path: Path) -> tuple[dict[str, Any], Arrays]:
         with safe_open(path, "numpy") as file:
             said = json.loads(file.metadata()["said"])
             return said, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (*_UNREADABLE, KeyError) as error:
+    except _UNREADABLE as error:
         raise UserError(
             f"{path}: cannot be read ({error}); remove it to train from the beginning"
         ) from None
-
-
-def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Raises UserError where a checkpoint is of another recipe, other images or elsewhere."""
-    if differing := sorted(key for key in about if was.get(key) != about[key]):
-        said = ", ".join(f"{key} {was.get(key)}" for key in differing)
-        raise UserError(f"{path}: belongs to another run ({said}); use what it had, or remove it")
 
 
 def epochs_in(folder: Path) -> int:
@@ -175,17 +164,12 @@ def epochs_in(folder: Path) -> int:
     try:
         with safe_open(Path(folder) / FILE, "numpy") as file:
             return len(json.loads((file.metadata() or {})["said"])["history"])
-    except (*_UNREADABLE, KeyError):
+    except _UNREADABLE:
         return 0
 
 
-def remove(folder: Path) -> None:
-    """Remove the checkpoint of a finished run, which no run can resume."""
-    (Path(folder) / FILE).unlink(missing_ok=True)
-
-
 _IN_DIGESTS = ("text", "beside")  # whose digests are compared; and where it lies does not matter
-_UNREADABLE = SafetensorError, OSError, TypeError, ValueError, RecursionError
+_UNREADABLE = SafetensorError, OSError, TypeError, ValueError, KeyError, RecursionError
 
 
 def _about(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,9 +22,6 @@ class Within(NamedTuple):
 class EpochLines:
     """The lines that a run prints while it trains, in the notebook or in a terminal.
 
-    ``printed`` is the last epoch that has its line, ``first_step`` the one that training began
-    with, of all epochs.
-
     Raises:
         UserError: the images do not fill one global batch.
     """
@@ -36,9 +33,8 @@ class EpochLines:
         self.begin(0)
 
     def begin(self, epoch: int) -> None:
-        """Training begins now, after this number of epochs."""
-        self.printed = self._epoch = epoch
-        self.first_step = epoch * self.steps
+        """Training begins now, with so many epochs done."""
+        self._printed = self._epoch = epoch
         self._since = time.monotonic()
 
     def heard(self, row: Mapping[str, Any] | Within) -> None:
@@ -54,20 +50,20 @@ class EpochLines:
             f"{row['images_per_second']:,.0f} images/s"
         )
         line += f", {terminal.clock(left)} left" if left else ""
-        self.printed = row["epoch"]
+        self._printed = row["epoch"]
         print(self._over_the_moving(line), flush=True)
         heartbeat.say(line)
 
     def _show_within(self, now: Within) -> None:
         """A line that the next one replaces; in a batch the runner shows it."""
-        done = now.steps // self.steps
-        if done > self.printed and now.steps % self.steps == 0:
+        done, step = divmod(now.steps, self.steps)
+        taken = now.steps - self._epoch * self.steps
+        if done > self._printed and step == 0:
             line = f"Epoch {done} of {self.epochs}: validation"
-        elif now.steps > self.first_step:
-            pace = (time.monotonic() - self._since) / (now.steps - self.first_step)
+        elif taken > 0:
+            pace = (time.monotonic() - self._since) / taken
             left = terminal.clock((self.epochs * self.steps - now.steps) * pace)
-            step = f"step {now.steps % self.steps} of {self.steps}"
-            line = f"Epoch {done + 1} of {self.epochs}: {step}, {left} left"
+            line = f"Epoch {done + 1} of {self.epochs}: step {step} of {self.steps}, {left} left"
         else:
             waited = f"compiling, or in the first step, for {now.seconds:.0f} s"
             line = f"Epoch {done + 1} of {self.epochs}: {waited}"

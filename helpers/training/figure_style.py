@@ -16,14 +16,10 @@ INK, FAINT, GRID = THEMES["light"].text, THEMES["light"].faint, THEMES["light"].
 PAGE = THEMES["light"].background
 SHARES = ("#3C6E91", "#E3A34A", "#A9B7C2", "#B4544F", "#7C6BA6", "#6F9A4E")
 """Parts of a whole: none of them is a framework's colour."""
-WIDTH = 9.0
-"""Inches: a notebook's column."""
-NARROW = 6.0
-"""Narrower than this, what stands side by side stands below each other."""
-LETTERS = 13
-"""Letters of a label to an inch."""
-LONGEST = 40
-"""Letters of a label."""
+WIDTH, NARROW = 9.0, 6.0
+"""Inches: a notebook's column; in less, what stands side by side stands below each other."""
+LETTERS, LONGEST = 13, 40
+"""Letters of a label to an inch, and in all."""
 
 _RC = {
     "font.size": 9.5,
@@ -70,30 +66,22 @@ def _fold_labels(figure: Figure) -> None:
         axes.set_xlabel("\n".join(fill(line, max(12, letters)) for line in lines))
 
 
-def figure_of(height: float, width: float) -> tuple[Figure, Axes]:
+def figure_of(height: float, width: float, grid: str = "x") -> tuple[Figure, Axes]:
     """A chart with one plain axes."""
-    figure = Chart(figsize=(width, height), layout="constrained")
-    axes = figure.subplots()
-    plain_axes(axes, grid="x")
+    figure, (axes,) = panels(1, width, height, grid)
     return figure, axes
 
 
-def panels(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+def panels(count: int, width: float, height: float, grid: str = "y") -> tuple[Figure, list[Axes]]:
     """A chart with ``count`` plain axes: side by side, or below each other where it is narrow."""
-    stacked = width < NARROW
-    size = (width, height * count) if stacked else (width, height)
-    figure = Chart(figsize=size, layout="constrained")
-    grid = figure.subplots(count if stacked else 1, 1 if stacked else count, squeeze=False)
-    found = list(grid.flat)
+    rows, columns = (count, 1) if width < NARROW else (1, count)
+    figure = Chart(figsize=(width, height * rows), layout="constrained")
+    found = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in found:
-        plain_axes(axes, grid="y")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis=grid, color=GRID, lw=0.8)  # type: ignore[arg-type]
+        axes.set_axisbelow(True)
     return figure, found
-
-
-def plain_axes(axes: Axes, grid: str) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis=grid, color=GRID, lw=0.8)  # type: ignore[arg-type]
-    axes.set_axisbelow(True)
 
 
 def heading(axes: Axes, text: str) -> None:

@@ -1,8 +1,4 @@
-"""Signal that a training is alive: each step touches a file, at most once a second.
-
-The file is in the run's folder, where the runner watches it
-(``helpers.runner.hangs``).
-"""
+"""Signal that a training is alive: each step touches a file, which ``runner.hangs`` watches."""
 
 import os
 import time
@@ -21,7 +17,7 @@ class _Last:
 
 
 def beat() -> None:
-    """A step was taken."""
+    """A step was taken; at most once a second the file is touched."""
     file = os.environ.get(VARIABLE)
     now = time.monotonic()
     if file is None or now - _Last.beat < 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,14 +17,13 @@ from data_prep.catalog import part_notes
 from data_prep.files import read_json
 from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader, to_channels
-from data_prep.split import PARTS, describe_groups
+from data_prep.split import describe_groups
 from helpers.errors import UserError
 from helpers.recipe import Recipe, ScaledRecipe, custom_code
 from helpers.recipe.settings import MULTICLASS, MULTILABEL
 from helpers.record import run_identity, tasks
 from helpers.record.types import Filesystem
 from helpers.training import image_readers
-from helpers.training.setup import Setup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +46,8 @@ class Data:
     Each part is a table, a row an image: ``image`` (its name), ``path`` (its file, or where it lies
     in one), ``row`` (what ``read`` takes), ``group`` (whose it is: a patient), and its label: the
     number of its ``class``, or a column of 0 and 1 for each finding. ``classes`` are the names of
-    those classes or findings, in the order of the network's outputs.
+    those classes or findings, in the order of the network's outputs. There is no ``folder`` where a
+    custom reader brings its images.
     """
 
     train: pd.DataFrame
@@ -57,9 +56,13 @@ class Data:
     classes: tuple[str, ...]
     task: str  # "multilabel" or "multiclass"
     recipe: Recipe
-    folder: Path | None  # None where a custom reader brings its images
+    folder: Path | None
     kind: str  # "generated" or "real"
     reader: Reader
+
+    @property
+    def parts(self) -> dict[str, pd.DataFrame]:
+        return {"train": self.train, "valid": self.valid, "test": self.test}
 
     @property
     def planes(self) -> int:
@@ -79,17 +82,16 @@ class Data:
 
     def notes(self) -> list[str]:
         """Which classes or findings cannot be learned or measured, because a part lacks them."""
-        parts = {"train": self.train, "valid": self.valid, "test": self.test}
-        return part_notes(self.classes, {name: self.targets(part) for name, part in parts.items()})
+        targets = {name: self.targets(part) for name, part in self.parts.items()}
+        return part_notes(self.classes, targets)
 
     def groups(self) -> str:
         """How many groups (patients) there are, and whether any is in two parts."""
         import pandas as pd
 
-        parts = dict(zip(PARTS, (self.train, self.valid, self.test), strict=True))
-        every = pd.concat(parts, names=["part"])
+        every = pd.concat(self.parts, names=["part"])
         known = isinstance(self.reader, CatalogReader) and self.reader.catalog.groups is not None
-        at = {name: np.flatnonzero(every.index.get_level_values("part") == name) for name in parts}
+        at = {name: np.flatnonzero(every.index.get_level_values(0) == name) for name in self.parts}
         paths = every["path"].astype(str).tolist()
         return describe_groups(every["group"].tolist() if known else None, paths, at).text
 
@@ -104,7 +106,6 @@ class Data:
 
     def as_record(self, recipe: ScaledRecipe) -> dict[str, Any]:
         """The record's section ``data``."""
-        parts = {"train": self.train, "valid": self.valid, "test": self.test}
         mounted = None if self.folder is None else filesystem_of(self.folder)
         return {
             **({} if mounted is None else {"filesystem": mounted}),
@@ -113,8 +114,8 @@ class Data:
             "pixels": self.recipe.image_size,
             "format": self.format,
             "classes": list(self.classes),
-            "images": {name: len(part) for name, part in parts.items()},
-            "groups": {name: part["group"].nunique() for name, part in parts.items()},
+            "images": {name: len(part) for name, part in self.parts.items()},
+            "groups": {name: part["group"].nunique() for name, part in self.parts.items()},
             "steps_per_epoch": recipe.steps(len(self.train)),
             "sha256": self.sha256,
         }
@@ -124,18 +125,16 @@ class Data:
         """Digest over names, groups, labels and sizes of all images, however they are split."""
         import pandas as pd
 
-        images = pd.concat([self.train, self.valid, self.test]).sort_values("image")
+        images = pd.concat(self.parts).sort_values("image")
         found = run_identity.images(images, self.classes)
-        found.update(str(self._sizes(images)).encode())
-        return str(found.hexdigest())
-
-    def _sizes(self, images: pd.DataFrame) -> list[int]:
-        """The sizes in the array, of each file, or of the first image of custom code."""
         if self._array is not None:
-            return list(self._array.shape)
-        if not isinstance(self.reader, CatalogReader):
-            return list(self.read(int(images["row"].iloc[0])).shape)
-        return [Path(path).stat().st_size for path in images["path"]]
+            sizes = self._array.shape
+        elif not isinstance(self.reader, CatalogReader):
+            sizes = self.read(int(images["row"].iloc[0])).shape
+        else:
+            sizes = tuple(Path(path).stat().st_size for path in images["path"])
+        found.update(str([*sizes]).encode())
+        return str(found.hexdigest())
 
     @cached_property
     def _array(self) -> np.ndarray | None:
@@ -179,13 +178,22 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
             f"{where}: the reader {recipe.reader} gives {has} an image, and the recipe "
             f'{recipe.name} is of {recipe.task}: write task = "{task}" under [train]'
         )
-    _check_classes(recipe, tuple(reader.classes), where)
+    classes = tuple(reader.classes)
+    if task == MULTICLASS and len(classes) < 2:
+        raise UserError(
+            f"{where}: has only the class '{classes[0]}': give images of at least two classes"
+        )
+    if recipe.metric == "top5" and len(classes) <= tasks.GUESSES:
+        raise UserError(
+            f"{where}: with {len(classes)} classes the right one is always among five: write "
+            'metric = "top1" under [target]'
+        )
     if folder is not None and recipe.planes == 3 and _planes_made(folder) == 1:
         raise UserError(
             f"{where}: data-prep wrote these images in grey, but the recipe {recipe.name} asks for "
             'rgb: write them again with --rgb, or write color_mode = "grayscale" under [data]'
         )
-    pixels = _pixels(reader)
+    pixels = min(reader.read(0).shape[:2])
     most = max(LARGEST, recipe.image_size) if recipe.image_size else LARGEST_UNSIZED
     if pixels > most:
         how = f"write image_size = {pixels} under [data] if they are to be so large, or resize them"
@@ -196,21 +204,6 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
             f"{where}: images of {pixels} px; {how}: data-prep resize {where} TARGET --size {size}"
         )
     return recipe.for_images(pixels)
-
-
-def _check_classes(recipe: Recipe, classes: Sequence[str], where: str) -> None:
-    """Raises UserError where nothing can be distinguished, or nothing could be got wrong."""
-    if recipe.task == MULTILABEL:
-        return
-    if len(classes) < 2:
-        raise UserError(
-            f"{where}: has only the class '{classes[0]}': give images of at least two classes"
-        )
-    if recipe.metric == "top5" and len(classes) <= tasks.GUESSES:
-        raise UserError(
-            f"{where}: with {len(classes)} classes the right one is always among five: write "
-            'metric = "top1" under [target]'
-        )
 
 
 def _planes_made(folder: Path) -> int | None:
@@ -224,17 +217,16 @@ def _planes_made(folder: Path) -> int | None:
     return int((note or {}).get("channels", 1))
 
 
-def load_data(setup: Setup) -> Data:
-    """The folder's images, split by the recipe's seed if there is no published split."""
-    recipe = setup.recipe.recipe
-    reader = image_readers.open_images(recipe, setup.data)
+def load_data(recipe: Recipe, folder: Path | None) -> Data:
+    """The folder's images, split by the recipe's seed where there is no published split."""
+    reader = image_readers.open_images(recipe, folder)
     return Data(
         **image_readers.tables(reader, recipe),
         classes=tuple(reader.classes),
         task=image_readers.task_of(reader),
         recipe=recipe,
-        folder=setup.data,
-        kind="generated" if setup.data and (setup.data / "demo.json").exists() else "real",
+        folder=folder,
+        kind="generated" if folder and (folder / "demo.json").exists() else "real",
         reader=reader,
     )
 
@@ -259,7 +251,7 @@ def check_images(recipe: Recipe, folder: Path | None) -> None:
         with custom_code.report_errors(recipe, custom_code.READER, f"read({i})"):
             image = reader.read(i)
         _check_image(image, recipe, f"{where}: image {i}")
-    if image_readers.digest(reader) != image_readers.digest(image_readers.again(recipe, folder)):
+    if image_readers.listed(reader) != image_readers.listed(image_readers.again(recipe, folder)):
         raise UserError(
             f"{where}: a second one has other targets or parts, so each framework would train "
             "on other images: draw them from a fixed seed"
@@ -280,9 +272,3 @@ def _check_image(image: Any, recipe: Recipe, where: str) -> None:
             f"{size}, and the first image's shorter side has {recipe.crop}; give all images one "
             "size, or a crop under [data]"
         )
-
-
-def _pixels(reader: Reader) -> int:
-    if isinstance(reader, CatalogReader) and reader.array is not None:
-        return int(min(reader.array.shape[1:3]))
-    return min(reader.read(0).shape[:2])

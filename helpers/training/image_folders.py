@@ -16,16 +16,13 @@ from helpers.training.image_readers import OWN
 
 REAL = {"nih": "nih-{}", "cifar10": "cifar10", "imagefolder": "imagenet-{}"}
 """Where the real images of a reader are looked for under data/, by their size."""
-
 CIFAR10 = (cifar10.META_FILE, cifar10.FOLDER)
 """One of these is in a folder with CIFAR-10; of generated ones the first comes last."""
-
 UNSIZED = 64
 """Pixels of generated images where the recipe takes whatever size images have."""
-SMALL = 64
-"""Pixels up to which a recipe's X-rays are made from smaller generated ones than the NIH's 1024."""
-SMALL_SOURCE = 256
-"""Pixels of those: on two cores they were there after 7 s instead of 20 (one run each)."""
+SMALL, SMALL_SOURCE = 64, 256
+"""Pixels up to which a recipe's X-rays are made from smaller generated ones than the NIH's 1024,
+and of these: on two cores they were there after 7 s instead of 20 (one run each)."""
 
 
 class StandIn(NamedTuple):

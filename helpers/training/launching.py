@@ -16,7 +16,8 @@ import gpumon
 from helpers.errors import Interrupted, UserError
 from helpers.frameworks import rank_info, replicas
 from helpers.launch import exchange, samplers
-from helpers.training import checkpoint, notebook_run, out_of_memory
+from helpers.recipe import Recipe
+from helpers.training import checkpoint, showing
 from helpers.training.epoch_lines import EpochLines
 from helpers.training.run_state import RunState
 
@@ -26,6 +27,12 @@ OF_TRAINING = (
     *("monitor", "energy", "memory", "attribution"),
 )
 """The record's sections that a new training replaces."""
+RAN_OUT = (
+    *("out of memory", "OUT_OF_MEMORY", "OutOfMemory", "STATUS_ALLOC_FAILED"),
+    *("RESOURCE_EXHAUSTED", "MemoryError", "OOM when allocating", "can't allocate memory"),
+    *("failed to allocate", "Failed to allocate", "Dst tensor is not initialized"),
+)
+"""How CUDA and its libraries say that memory ran out, and how frameworks do."""
 
 
 def launch(run: RunState, main: Callable[[int, int], Any]) -> Any:
@@ -34,7 +41,7 @@ def launch(run: RunState, main: Callable[[int, int], Any]) -> Any:
     begin_training(run)
     here, world = rank_info.here(), run.setup.replicas
     try:
-        with out_of_memory.explained(run.setup.recipe.recipe):
+        with memory_explained(run.setup.recipe.recipe):
             if here is not None:
                 return main(here.rank, here.ranks)
 
@@ -56,7 +63,7 @@ def begin_training(run: RunState) -> None:
     Raises:
         UserError: a parameter was changed, or another run trains in this folder.
     """
-    notebook_run.check_parameters(run)
+    run.check_parameters()
     vars(run).pop("loop", None)
     run.record.remove(*OF_TRAINING)
     run.lines = EpochLines(run.setup.recipe, len(run.train_part), run.images.task)
@@ -101,16 +108,14 @@ class _Lines(io.TextIOBase):
     def write(self, text: str) -> int:
         *lines, self._text = (self._text + text).split("\n")
         if lines:
-            self._send("".join(f"{self._before}{line}\n" for line in lines))
+            said = "".join(f"{self._before}{line}\n" for line in lines)
+            replicas.tell((showing.say, (said,)))
         return len(text)
 
     def flush(self) -> None:
         text, self._text = self._text, ""
         if text:
-            self._send(self._before + text)
-
-    def _send(self, text: str) -> None:
-        replicas.tell((notebook_run.say, (text,)))
+            replicas.tell((showing.say, (self._before + text,)))
 
 
 def _cells() -> dict[str, Any]:
@@ -142,3 +147,18 @@ def ends_in_order(run: RunState) -> Iterator[None]:
         if type(error) is KeyboardInterrupt:
             raise _interrupted(run) from None
         raise
+
+
+@contextmanager
+def memory_explained(recipe: Recipe) -> Iterator[None]:
+    """An out-of-memory error inside becomes a UserError that names the batch and the way out."""
+    try:
+        yield
+    except Exception as error:
+        said = str(error)
+        if not isinstance(error, MemoryError) and not any(words in said for words in RAN_OUT):
+            raise
+        raise UserError(
+            f"out of memory at {recipe.batch_size} images of {recipe.crop} px per device: set "
+            f"batch_size = {max(recipe.batch_size // 2, 1)}; a lower precision (bf16) needs less"
+        ) from error

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from statistics import median
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,54 +26,51 @@ from helpers.training import (
     image_data,
     launching,
     notebook_recipe,
-    notebook_run,
-    out_of_memory,
     roc_auc,
+    showing,
 )
 from helpers.training.epoch_lines import Within
+from helpers.training.image_data import Data
+from helpers.training.run_state import RunState
 from helpers.training.step_clock import StepClock
-from helpers.training.training_notes import EvaluationNotes, TrainingNotes, TurnNotes
-from helpers.training.watching import Watching
-
-if TYPE_CHECKING:
-    from helpers.training.image_data import Data
-    from helpers.training.run_state import RunState
+from helpers.training.training_notes import EvaluationNotes, TrainingNotes, TurnNotes, Watching
 
 METRICS: dict[str, ModuleType] = {MULTILABEL.name: roc_auc, MULTICLASS.name: accuracy}
 """What evaluates a task: each has ``of_epoch`` and ``evaluate``, with the same arguments."""
-WEIGHTS = "weights.safetensors"
-RUN = "run"
-"""What their file's metadata calls the id of the run that trained them."""
+WEIGHTS, RUN = "weights.safetensors", "run"
+"""Their file, and what its metadata calls the id of the run that trained them."""
 METRIC = "metric as the notebook computes it"
 MOST_APART = 1e-6
 """Between a metric of the notebook and the recipe's."""
 
 
 class Loop:
-    """A process's notes while it trains; ``seconds`` are those of the last phase by name."""
+    """What a process notes while it trains; ``seconds`` are those of the last phase by name.
+
+    ``predict`` is the notebook's, which ``run.check`` was given. ``turn`` is what a measured turn's
+    loop is noted in.
+    """
+
+    clock: StepClock
+    notes: TrainingNotes
+    evaluation: EvaluationNotes
 
     def __init__(self, run: RunState) -> None:
         self.run = run
         self.fairness = FairnessCheck(())
         self.history: list[dict[str, Any]] = []
         self.seconds: dict[str, float] = {}
-        self.clock: StepClock
         self.predict: Any = None
-        """The notebook's, which ``run.check`` was given."""
-        self.notes: TrainingNotes
-        self.first_step = float("nan")
+        self.first_step = self._data_seconds = float("nan")
         self.trained = False
         self._step_seconds: list[float] = []
         self._epoch, self.phase_now = 0, ""
-        self._data_seconds = float("nan")
-        self.evaluation: EvaluationNotes
         self.turn: TurnNotes | None = None
-        """What a measured turn's loop is noted in."""
 
     @cached_property
     def images(self) -> Data:
         """The images themselves, whatever the notebook's names hold by now."""
-        return image_data.load_data(self.run.setup)
+        return image_data.load_data(self.run.setup.recipe.recipe, self.run.setup.data)
 
     @cached_property
     def processes(self) -> int:
@@ -94,11 +91,11 @@ class Loop:
     def phase(self, name: str) -> Iterator[None]:
         """See :meth:`helpers.run.Run.phase`."""
         run = self.run
-        own = run.recipe.batch_size * run.setup.replicas // self.processes
+        each = self.processes
         items = {
-            "train": run.recipe.steps * own,
-            "validate": len(range(run.rank, len(run.valid_part), self.processes)),
-            "test": len(range(run.rank, len(run.test_part), self.processes)),
+            "train": run.recipe.steps * run.recipe.batch_size * run.setup.replicas // each,
+            "validate": len(range(run.rank, len(run.valid_part), each)),
+            "test": len(range(run.rank, len(run.test_part), each)),
         }
         about = {"epoch": self._epoch} if name in ("train", "validate") else {}
         about |= {"items": items[name]} if name in items else {}
@@ -111,7 +108,7 @@ class Loop:
         try:
             with (
                 launching.ends_in_order(run),
-                out_of_memory.explained(run.setup.recipe.recipe),
+                launching.memory_explained(run.setup.recipe.recipe),
                 run.monitor.phase(name, **about),
             ):
                 run.framework.synchronize(run.own_devices)  # here and at the end, and only there
@@ -145,7 +142,7 @@ class Loop:
     def within(self, steps: int, seconds: float) -> None:
         """Tell how far the epoch is."""
         before = (self._epoch - 1) * self.run.recipe.steps
-        self.run.tell(notebook_run.progress, Within(before + steps, seconds))
+        self.run.tell(showing.progress, Within(before + steps, seconds))
 
     @property
     def typical_step(self) -> float:
@@ -188,8 +185,11 @@ class Loop:
             }
         )
         if run.rank == 0:
-            self._save()
-            run.tell(notebook_run.progress, self.history[-1])
+            replica = self.notes.replica
+            state = run.framework.dump_optimizer(replica)
+            arrays = run.framework.dump_weights(replica.network)
+            self.writer.save(self.history, self.first_step, arrays, state)
+            run.tell(showing.progress, self.history[-1])
 
     def _measured(
         self, name: str, scores: np.ndarray, metric: float
@@ -213,20 +213,20 @@ class Loop:
         """See :meth:`helpers.run.Run.test`."""
         run, images = self.run, self.images
         self.check_trained("run.test")
-        run.tell(notebook_run.remove, "test", "attribution")
+        run.tell(showing.remove, "test", "attribution")
         if "test" not in self.seconds:
             raise LoaderError('run.test needs a block before it: with run.phase("test")')
         _, loss = self._measured("test", scores, metric)
-        each = run.gather((self.notes.evaluations, self.notes.moments))
-        apart = run.gather(max(self.notes.metrics))
+        each = run.gather((self.notes.evaluations, self.notes.moments, max(self.notes.metrics)))
         if run.rank:
             return
         observed = [
             replace(one, evaluations=own, moments=moments)
-            for one, (own, moments) in zip(self._observed, each, strict=True)
+            for one, (own, moments, _) in zip(self._observed, each, strict=True)
         ]
-        variant = f"metric (by {max(apart):.3g} another)"
-        row = Check(METRIC, max(apart), MOST_APART, "of each epoch and the test", variant=variant)
+        apart = max(metric for *_, metric in each)
+        variant = f"metric (by {apart:.3g} another)"
+        row = Check(METRIC, apart, MOST_APART, "of each epoch and the test", variant=variant)
         self.updated([*training_checks.evaluated(observed), row])
         targets = images.targets(images.test)
         sample = run_identity.images(images.test, images.classes)
@@ -234,8 +234,8 @@ class Loop:
             targets, scores, images.test["group"], images.classes, sample
         )
         more = {"loss": loss, "seconds": self.seconds["test"]}
-        run.tell(notebook_run.add, "test", result.as_record() | more)
-        run.tell(notebook_run.tested, targets, scores, result)
+        run.tell(showing.add, "test", result.as_record() | more)
+        run.tell(showing.tested, targets, scores, result)
 
     def check_trained(self, what: str) -> None:
         """Check that a training with these parameters has ended.
@@ -244,7 +244,7 @@ class Loop:
             UserError: there is none, or a parameter was changed since.
         """
         if not self.run.launched:  # else the launch has looked at them
-            notebook_run.check_parameters(self.run)
+            self.run.check_parameters()
         if not self.trained:
             raise UserError(
                 f"{what} needs run.epochs, which did not run to the end: run the training cell "
@@ -254,14 +254,7 @@ class Loop:
     def updated(self, checks: list[Check], seconds: float = 0.0) -> None:
         """Take these rows into the fairness check, and record it."""
         self.fairness = self.fairness.updated(checks, seconds)
-        self.run.tell(notebook_run.add, "fairness", self.fairness.as_record())
-
-    def _save(self) -> None:
-        """Write a checkpoint."""
-        framework, replica = self.run.framework, self.notes.replica
-        state = framework.dump_optimizer(replica)
-        arrays = framework.dump_weights(replica.network)
-        self.writer.save(self.history, self.first_step, arrays, state)
+        self.run.tell(showing.add, "fairness", self.fairness.as_record())
 
     def epochs(self, replica: Any) -> Iterator[int]:
         """See :meth:`helpers.run.Run.epochs`."""
@@ -302,24 +295,10 @@ class Loop:
         digests, known, self._observed = zip(*each, strict=True)
         checks = after_training.checks(run, digests, known, self._observed)
         self.updated(checks)
-        run.tell(notebook_run.say, after_training.in_words(checks))
-        seen = self._observed[0].seen
-        run.tell(notebook_run.add, "epochs", self.history)
+        run.tell(showing.say, after_training.in_words(checks))
+        run.tell(showing.add, "epochs", self.history)
         said = sections.training(self.history, self.first_step, run.start.epoch)
-        said |= {"execution": seen.execution, "convolutions": seen.convolutions}
-        said |= {"threads": seen.threads, "switches": list(self._observed[0].switches)}
-        said["first_batches"] = training_checks.first_batches(self._observed)
-        if times := self._step_seconds:
-            extremes = {"minimum": min(times), "maximum": max(times)}
-            said["step_seconds"] = {"median": median(times), **extremes}
-        run.tell(notebook_run.add, "training", said)
-        run.tell(notebook_run.add, "checkpoint", run.start.as_record(self.writer.seconds))
-        run.tell(notebook_run.trained, self.history, after_training.held(run, self._observed))
-
-
-def epochs(run: RunState, replica: Any) -> Iterator[int]:
-    """See :meth:`helpers.run.Run.epochs`."""
-    if not run.launched and not run.begun:
-        launching.begin_training(run)
-    run.begun = False  # the next training begins anew
-    return run.loop.epochs(replica)
+        said |= after_training.as_record(self._observed, self._step_seconds)
+        run.tell(showing.add, "training", said)
+        run.tell(showing.add, "checkpoint", run.start.as_record(self.writer.seconds))
+        run.tell(showing.trained, self.history, after_training.held(run, self._observed))

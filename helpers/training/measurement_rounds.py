@@ -1,8 +1,8 @@
 """Take a notebook's measured turns in rounds, so that a slow minute affects all of them.
 
 In each round every measurement has one turn: training on *files*, on *synthetic* data that lies
-ready, the same *silent* (without all-reduce, where there is more than one device), and the *loader*
-alone. What is compared was then measured seconds apart.
+ready, the same without all-reduce (where there is more than one device), and the *loader* alone.
+What is compared was then measured seconds apart.
 """
 
 import math
@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from statistics import median
 from typing import Any
 
-from helpers.record import sections
 from helpers.record.sections import TRAINED
 
 TURN_SECONDS = 1.0
@@ -23,15 +22,17 @@ LOADER_SECONDS = 0.3
 """How long a turn of the loader alone lasts at least, by the first turns."""
 LEAST_ROUNDS = 6
 """Fewer have no 95 % interval of the median."""
-NARROW = 0.05
-"""More rounds are taken until the interval of each median is narrower than this part of it,"""
-MOST_SECONDS = 60.0
-"""as long as so many seconds in all can be expected to suffice."""
+NARROW, MOST_SECONDS = 0.05, 60.0
+"""More rounds are taken until the interval of each median is narrower than this part of it, as long
+as so many seconds in all can be expected to suffice."""
 LARGEST_SPREAD = 1.3
 """The fastest round divided by the slowest; a larger spread is said."""
-
-IMPOSSIBLE = "the all-reduce alone took longer than a whole step on synthetic data"
-"""Why several devices have no measurement without all-reduce."""
+PHASES = {
+    "files": "files",
+    "synthetic": "synthetic",
+    "no_allreduce": "without all-reduce",
+    "loader": "loader alone",
+}
 # The loader comes right before the files: it leaves nothing read ahead, which would make the
 # first steps on files look as if loading cost nothing.
 _ORDERS = (
@@ -110,42 +111,11 @@ def take_turns(
     return seconds
 
 
-PHASES = {
-    "files": "files",
-    "synthetic": "synthetic",
-    "no_allreduce": "without all-reduce",
-    "loader": "loader alone",
-}
-
-
 def slowest(replicas: Sequence[Seconds]) -> Seconds:
     """Turn by turn the longest time that a replica measured: all wait for that replica."""
     return {
         kind: [max(turn) for turn in zip(*(found[kind] for found in replicas), strict=True)]
         for kind in replicas[0]
-    }
-
-
-def without_the_impossible(seconds: Seconds) -> Seconds:
-    """The measurements, without the one without all-reduce if it is none: :data:`IMPOSSIBLE`.
-
-    Where the all-reduce is measured alone, a tiny network's may take longer than a whole step, in
-    which it overlaps with computing; nothing is left of such a step.
-    """
-    if min(seconds.get("no_allreduce", [1.0])) > 0:
-        return seconds
-    return {kind: turns for kind, turns in seconds.items() if kind != "no_allreduce"}
-
-
-def as_record(
-    seconds: Seconds, *, steps: Mapping[str, int], images: int
-) -> dict[str, dict[str, Any]]:
-    """The record's sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, by name."""
-    return {
-        kind: sections.throughput(
-            [images / turn for turn in turns], images=images, steps=steps.get(kind, 1)
-        )
-        for kind, turns in seconds.items()
     }
 
 

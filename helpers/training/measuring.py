@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from statistics import fmean
+from typing import Any, TypeVar
+
 
 from helpers.errors import LoaderError, UserError
 from helpers.fairness import training_checks
 from helpers.fairness.check_results import Check
 from helpers.launch import samplers
-from helpers.training import measurement_rounds, notebook_run, other_programs
+from helpers.record import sections
+from helpers.training import measurement_rounds, other_programs, showing
 from helpers.training.measurement_rounds import TRAINED, Seconds
+from helpers.training.run_state import RunState
 from helpers.training.training_notes import TurnNotes
-
-if TYPE_CHECKING:
-    from helpers.training.run_state import RunState
 
 T = TypeVar("T")
 
@@ -43,10 +44,9 @@ AMOUNT = "steps, updates and images in the measured turns"
 
 @dataclass
 class Amount:
-    """The work of one process in its measurements on real or on synthetic data."""
+    """What one process did in its turns on files, or on synthetic data; ``wanted`` are steps."""
 
     wanted: int = 0
-    """Steps that it was asked for."""
     steps: int = 0
     updates: int = 0
     images: int = 0
@@ -57,7 +57,7 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
     if wrong := [name for name in turns if name not in TURNS]:
         raise UserError(f"run.measure: {wrong[0]} is not one of {', '.join(TURNS)}")
     run.loop.check_trained("run.measure")
-    run.tell(notebook_run.remove, *TURNS.values(), *FROM_THEM)
+    run.tell(showing.remove, *TURNS.values(), *FROM_THEM)
     recipe, world = run.setup.recipe, run.setup.replicas
     done = {kind: Amount() for kind in TRAINED}
 
@@ -90,9 +90,17 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
     amounts: list[dict[str, Amount]] = run.gather(done)
     if run.rank == 0:
         if others["cores"]:
-            run.tell(notebook_run.add, "other_programs", others)
+            run.tell(showing.add, "other_programs", others)
         run.loop.updated([amount(amounts, own, overflows=run.recipe.precision == "fp16")])
-        _record(run, measurement_rounds.slowest(each), steps)
+        measured = as_record(measurement_rounds.slowest(each), steps, recipe.global_batch_size)
+        for name, found in measured.items():
+            run.tell(showing.add, name, found)
+        if "no_allreduce" not in measured:
+            said = "Without all-reduce is left out: "
+            said += "it alone took longer than a whole step on synthetic data.\n"
+            if world == 1:
+                said = "One device has no all-reduce to leave out: there are three measurements.\n"
+            run.tell(showing.say, said)
     if not run.launched:
         samplers.stop(run.monitor)
 
@@ -124,7 +132,7 @@ def _timed(
             counted.updates += run.loop.notes.watch.updates() - before
             counted.images += notes.images
         # Some take more steps, one device after another.
-        seconds: float = clock.seconds_a_step * clock.steps / (steps + 1)
+        seconds: float = fmean(clock.step_seconds) * clock.steps / (steps + 1)
         return seconds
 
     def of_batches(steps: int) -> float:
@@ -156,16 +164,14 @@ def amount(each: Sequence[Mapping[str, Amount]], own: int, *, overflows: bool) -
     return Check(AMOUNT, float(worst), 0.0, "; ".join(wrong) or fair)
 
 
-def _record(run: RunState, seconds: Seconds, steps: Mapping[str, int]) -> None:
-    """Show and record the rounds, of which each is the slowest process's."""
-    seconds = measurement_rounds.without_the_impossible(seconds)
-    images = run.setup.recipe.global_batch_size
-    measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
-    for name, found in measured.items():
-        run.tell(notebook_run.add, name, found)
-    if run.setup.replicas == 1:
-        said = "One device has no all-reduce to leave out, so there are three measurements.\n"
-        run.tell(notebook_run.say, said)
-    elif "no_allreduce" not in measured:
-        said = f"Without all-reduce is left out: {measurement_rounds.IMPOSSIBLE}.\n"
-        run.tell(notebook_run.say, said)
+def as_record(seconds: Seconds, steps: Mapping[str, int], images: int) -> dict[str, Any]:
+    """The record's sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, by name.
+
+    Where the all-reduce is measured alone, a tiny network's may take longer than a whole step, in
+    which it overlaps with computing: nothing is left of such a step, and it has no section.
+    """
+    return {
+        kind: sections.throughput([images / turn for turn in turns], images=images, steps=steps[kind])
+        for kind, turns in seconds.items()
+        if min(turns) > 0
+    }

@@ -11,22 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from helpers.fairness import (
-    custom_network,
-    reference,
-    reference_checks,
-    training_loop,
-)
+from helpers.fairness import custom_network, reference, reference_checks, training_loop
 from helpers.fairness.check_results import Check
-from helpers.training import launching, notebook_coverage, notebook_run
+from helpers.training import launching, notebook_coverage, showing
 from helpers.training.notebook_coverage import OUTPUTS, Functions
+from helpers.training.run_state import RunState
 
-if TYPE_CHECKING:
-    from helpers.training.run_state import RunState
+_ORDER = ("not checked", "pass", "expected", "different", "fail")
 
 
 def check(run: RunState, replica: Any, *functions: Any) -> None:
@@ -47,9 +42,16 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
         task=recipe.task,
         skipped=run.framework.SKIPPED,
     )
-    exact, framework = _exact(run, of), _over_all(run, replica.network)
+    exact, framework = None, _over_all(run, replica.network)
+    if run.recipe.network != "own":  # in float64, with the reference's weights
+        with run.recipe.varied(outputs=OUTPUTS):
+            weights = reference.arrays(run.recipe.network)
+            exact = run.framework.exact(_build(run, of), weights)
     rows += run.apart(partial(_on_all_devices, run, of, exact, framework))
-    worst = _worst(run.gather(rows))
+    worst = [  # each row as the process has it in which it is worst
+        max(each, key=lambda row: (_ORDER.index(row.verdict), row.difference or 0.0))
+        for each in zip(*run.gather(rows), strict=True)
+    ]
     of_network = partial(_of_network, run, of, exact, framework)
     alone = run.apart(of_network) if run.rank == 0 else []
     run.framework.free_memory(run.own_devices)
@@ -57,26 +59,16 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
     if run.rank == 0:
         seconds = time.perf_counter() - began
         run.loop.updated([*worst[:1], *alone, *worst[1:]], seconds)
-        run.tell(notebook_run.show, run.loop.fairness.table())
+        run.tell(showing.table, run.loop.fairness.table())
 
 
-def _worst(each: Sequence[Sequence[Check]]) -> list[Check]:
-    """Each row as the process has it in which it is worst."""
-    return [
-        max(rows, key=lambda row: (_ORDER.index(row.verdict), row.difference or 0.0))
-        for rows in zip(*each, strict=True)
-    ]
+def _walked(
+    run: RunState, of: Functions, network: Any, trial: training_loop.Trial
+) -> tuple[float, Mapping[str, Any], np.ndarray]:
+    """Take a trial's steps with the shallow network, by the notebook's functions.
 
-
-_ORDER = ("not checked", "pass", "expected", "different", "fail")
-
-
-Taken: TypeAlias = tuple[float, Mapping[str, Any], np.ndarray]
-"""The loss of a trial's steps, the weights after them, and the logits of an evaluation."""
-
-
-def _walked(run: RunState, of: Functions, network: Any, trial: training_loop.Trial) -> Taken:
-    """Take a trial's steps with the shallow network, by the notebook's functions."""
+    Their loss, the weights after them, and the logits of an evaluation.
+    """
     rule = trial.rule
     with run.recipe.varied(
         optimizer="adam" if rule.name == "adam" else "sgd",
@@ -109,14 +101,6 @@ def _batch(run: RunState, shares: Sequence[tuple[np.ndarray, np.ndarray]]) -> tu
     targets = np.concatenate([targets for _, targets in mine])
     numbers = run.rank * len(pixels) + np.arange(len(pixels))
     return run.framework.as_loaded(pixels, targets, numbers), sum(len(share) for share, _ in shares)
-
-
-def _exact(run: RunState, of: Functions) -> Any:
-    """The network in float64 with the reference's weights; None of a custom one."""
-    if run.recipe.network == "own":
-        return None
-    with run.recipe.varied(outputs=OUTPUTS):
-        return run.framework.exact(_build(run, of), reference.arrays(run.recipe.network))
 
 
 def _of_network(run: RunState, of: Functions, exact: Any, framework: Any) -> list[Check]:
@@ -159,16 +143,12 @@ def _over_all(run: RunState, beside: Any) -> Any:
     framework, one_process = run.framework, run.loop.processes == 1
     known: dict[tuple[int, bytes, int], tuple[Any, Any]] = {}
 
-    def computed(model: Any, images: Any, targets: Any, devices: Sequence[Any]) -> Any:
-        if len(devices) == 1 or one_process:
-            on = run.own_devices if len(devices) > 1 else run.own_devices[:1]
-            return framework.gradients(model, images, targets, on)
-        return framework.rank_gradients(model, images, targets, run.own_devices)
-
     def gradients(model: Any, images: Any, targets: Any, devices: Sequence[Any]) -> Any:
-        given = id(model), images.tobytes(), len(devices)
+        given, alone = (id(model), images.tobytes(), len(devices)), len(devices) == 1
         if given not in known:  # and the model is kept, so that no other one has its id
-            known[given] = model, computed(model, images, targets, devices)
+            on = run.own_devices[:1] if alone else run.own_devices
+            compute = framework.gradients if alone or one_process else framework.rank_gradients
+            known[given] = model, compute(model, images, targets, on)
         return known[given][1]
 
     def shallow(arrays: Mapping[str, np.ndarray], devices: Sequence[Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -23,10 +23,9 @@ from helpers.training.training_notes import FILLED, joined, parts_of
 
 OUTPUTS = 14
 """Those of the reference's networks."""
-MOST = 2000
-"""Images that an epoch of the data-coverage check reads, or three batches where those are more."""
-MOST_EVEN = 100_000
-"""Black images that it reads where all fill whole batches."""
+MOST, MOST_EVEN = 2000, 100_000
+"""Images that an epoch of the data-coverage check reads, or three batches where those are more; and
+black images, where all fill whole batches."""
 LOOKED_AT = 32
 """Evaluated images whose logits are compared."""
 PIXELS = "evaluation pixels"
@@ -75,7 +74,11 @@ def check(run: RunState, of: Functions, network: Any) -> list[Check]:
     answer = Answer(run.rank, own, host, os.getpid(), last, epochs, whole, logits)
     answers = run.gather(answer)
     used = len(train) // recipe.global_batch_size * recipe.global_batch_size
-    places = _looked_at(run.gather(np.concatenate([np.zeros(0, int), *numbers])), len(valid))
+    found = np.concatenate(run.gather(np.concatenate([np.zeros(0, int), *numbers])))
+    times = np.bincount(found[(found >= 0) & (found < len(valid))], minlength=len(valid))
+    spread = np.linspace(0, len(valid) - 1, LOOKED_AT).astype(int)
+    # And some of those that the processes did not evaluate once.
+    places = np.unique([*spread, *np.flatnonzero(times != 1)[:LOOKED_AT]])
     crops = [reference_checks.centre_crop(valid.read(int(place)), r.crop) for place in places]
     arrays = reference.shallow_arrays()
     expected = np.concatenate([reference.shallow_logits(arrays, crop[None]) for crop in crops])
@@ -89,22 +92,20 @@ def check(run: RunState, of: Functions, network: Any) -> list[Check]:
     ]
 
 
-def _looked_at(each: Sequence[np.ndarray], images: int) -> np.ndarray:
-    """Some of the images, and some of those that the processes did not evaluate once."""
-    found = np.concatenate(each)
-    times = np.bincount(found[(found >= 0) & (found < images)], minlength=images)
-    spread = np.linspace(0, images - 1, LOOKED_AT).astype(int)
-    return np.unique([*spread, *np.flatnonzero(times != 1)[:LOOKED_AT]])
-
-
 def _evaluated(
     run: RunState, of: Functions, valid: Part, beside: Any
 ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
     """A shallow network's logits, each batch's numbers, and what the network sees of the first."""
     other = of.make_replica(shallow(run, reference.shallow_arrays(), beside))
     evaluation, numbers = of.make_loader(valid, False), list[np.ndarray]()
+
+    def noted() -> Iterator[Any]:
+        for batch in evaluation:
+            numbers.append(joined(parts_of(batch)[2:]))
+            yield batch
+
     with run.framework.seen_by(other.network) as seen:
-        logits = np.asarray(of.predict(other, _noted(evaluation, numbers), len(valid)))
+        logits = np.asarray(of.predict(other, noted(), len(valid)))
     return logits, numbers, seen[:1]
 
 
@@ -134,8 +135,8 @@ def _parts(run: RunState) -> tuple[Part, Part, Part]:
     """
     r, batch, world = run.recipe, run.setup.recipe.global_batch_size, run.setup.replicas
     most = max(MOST, 3 * batch)
-    train = _few(run.train_part, _uneven(min(len(run.train_part), most), batch, batch))
-    valid = _few(run.valid_part, _uneven(min(len(run.valid_part), most), 1, batch, world))
+    train = _few(run.train_part, most, batch, batch)
+    valid = _few(run.valid_part, most, 1, batch, world)
     count = max(min(len(run.train_part), MOST_EVEN) // batch, 1) * batch
     black, targets = Black(run.train_part.read(0).shape), run.train_part.targets
     even = Part(range(count), np.resize(targets, (count, *targets.shape[1:])), black.read)
@@ -147,22 +148,12 @@ def _parts(run: RunState) -> tuple[Part, Part, Part]:
     return train, even, replace(valid, targets=marks)
 
 
-def _few(part: Part, count: int) -> Part:
-    return Part(part.rows[:count], part.targets[:count], part.reader)
-
-
-def _uneven(count: int, least: int, *by: int) -> int:
-    """Some images less where they are a multiple of one of these; never fewer than ``least``."""
+def _few(part: Part, most: int, least: int, *by: int) -> Part:
+    """The first images, of a number that is no multiple of these, if ``least`` allows."""
+    count = min(len(part), most)
     while count > least and any(count % each == 0 for each in by if each > 1):
         count -= 1
-    return count
-
-
-def _noted(batches: Iterable[Any], numbers: list[np.ndarray]) -> Iterator[Any]:
-    """The batches as they pass, and the numbers of their images."""
-    for batch in batches:
-        numbers.append(joined(parts_of(batch)[2:]))
-        yield batch
+    return Part(part.rows[:count], part.targets[:count], part.reader)
 
 
 def _numbers(run: RunState, loader: Any, epoch: int) -> np.ndarray:

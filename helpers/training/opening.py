@@ -24,12 +24,11 @@ from helpers.frameworks import (
 )
 from helpers.frameworks import devices as device_helpers
 from helpers.launch import exchange, this_notebook, torchrun
-from helpers.training import notebook_run, parameters
+from helpers.training import parameters
+from helpers.training.parameters import Setup
 from helpers.training.run_state import RunState
-from helpers.training.setup import Setup
 
 R = TypeVar("R", bound=RunState)
-
 OF_LAUNCHERS = ("nodes", "simulated_nodes")
 PARAMETERS = {
     name: parameter.default
@@ -47,7 +46,8 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     values = dict(names)
     if isinstance(before := values.get("run"), RunState):
         values["run"] = before.given["run"]
-    notebook_run.end_last(names)
+    if id(names) in RunState.last:  # the parameters' cell may have set ``run`` anew
+        RunState.last[id(names)].end()
     if torchrun.started_this():
         torchrun.join(values)
     if framework in precisions.WITHOUT_SWITCH:  # it is read as libraries are loaded
@@ -57,12 +57,10 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     setup = _set_up(module, file.stem, given)
     devices = tuple(module.list_devices(setup.devices.kind, setup.devices.count))
     module.configure(setup.recipe.recipe.precision, setup.devices.kind)
-    run = kind(file, module, setup, devices)
-    run.names, run.given = names, given
     if "devices" in names:  # of torchrun's ranks, which may be auto
-        run.given = {**given, "devices": names["devices"]}
-    notebook_run.began(run)
-    row = row_of(file.stem)
+        given["devices"] = names["devices"]
+    run = RunState.last[id(names)] = kind(file, module, setup, devices, names, given)
+    row = row_of(file.stem, module.KERNEL)
     if rank_info.here() is None and row is not None and row.rank_a_device:
         replicas.warm_up()
     return run

@@ -1,8 +1,8 @@
-"""Measure how much of a run's own cores other programs use while the run is measured.
+"""Measure how much of a run's own cores other programs use, in its epochs and measured rounds.
 
 It is the time for which these cores are busy (with *steal*, what a hypervisor gave to others) less
-the CPU time of the run's own processes, the monitor's among them: in its epochs and in its measured
-rounds. Each of several ranks looks at its own devices' cores.
+the CPU time of the run's own processes, the monitor's among them. Each of several ranks looks at
+its own devices' cores.
 """
 
 from __future__ import annotations

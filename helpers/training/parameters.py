@@ -1,9 +1,8 @@
 """Resolve the values of a notebook's parameters cell, often ``auto``, to a run's settings."""
 
-import math
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.files import core_count
@@ -11,27 +10,67 @@ from helpers import paths
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import cpu_cores
 from helpers.frameworks import devices as device_helpers
+from helpers.frameworks.cpu_cores import CpuDevice
 from helpers.frameworks.devices import Devices
 from helpers.launch import launchers
-from helpers.recipe import lookup
+from helpers.recipe import ScaledRecipe, lookup
 from helpers.training.image_data import fit_to_images
 from helpers.training.image_folders import prepare_data
-from helpers.training.setup import Setup
 
 BY_HAND = "interactive"
 """The folder under ``runs/`` of runs outside an experiment."""
-MOST_WARMUP = 1e9
-"""Epochs; what a batch's journal can say."""
-NUMBERS: Mapping[str, tuple[int, int, tuple[str, ...]]] = {
-    "seed": (0, 2**31 - 1, ()),
-    "repeats": (1, 2**31 - 1, ()),
-    "epochs": (1, 2**31 - 1, ("default",)),
-    "batch_size": (1, 2**31 - 1, ("default",)),
-    "nodes": (1, launchers.MOST_NODES, ()),
+DEFAULT = ("default",)
+NUMBERS: Mapping[str, tuple[type, float, float, tuple[str, ...]]] = {
+    "seed": (int, 0, 2**31 - 1, ()),
+    "repeats": (int, 1, 2**31 - 1, ()),
+    "epochs": (int, 1, 2**31 - 1, DEFAULT),
+    "batch_size": (int, 1, 2**31 - 1, DEFAULT),
+    "nodes": (int, 1, launchers.MOST_NODES, ()),
     # More is a slip of the keyboard, which would start as many processes.
-    "num_workers": (0, 1024, ("default",)),
+    "num_workers": (int, 0, 1024, DEFAULT),
+    "warmup_epochs": (float, 0, 1e9, DEFAULT),
 }
-"""The minimum and maximum of a parameter, and the words that it may be instead."""
+"""The kind, minimum and maximum of a parameter, and the words that it may be instead."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run uses: devices (of each node), scaled recipe, data and run folder, loader workers.
+
+    ``workers`` serve all devices together. ``own_cpus`` are the CPU devices that this process
+    drives, or those that its replicas do; ``cpus_of_nodes`` those of all nodes, in order, where a
+    launcher started several. Simulated nodes are all this machine.
+    """
+
+    devices: Devices
+    recipe: ScaledRecipe
+    data: Path | None
+    folder: Path
+    workers: int
+    nodes: int = 1
+    simulated_nodes: bool = False
+    own_cpus: tuple[CpuDevice, ...] = ()
+    cpus_of_nodes: tuple[CpuDevice, ...] = ()
+
+    @property
+    def replicas(self) -> int:
+        """The devices of all nodes together."""
+        return self.nodes * self.devices.count
+
+    @property
+    def of_all_nodes(self) -> Devices:
+        """The devices of all nodes as one set."""
+        each = self.devices
+        cpus = each.cpus if self.nodes == 1 else self.cpus_of_nodes
+        return Devices(each.kind, each.names * self.nodes, cpus)
+
+    @property
+    def short(self) -> str:
+        """How a sentence names them: "4 GPUs", "2 simulated nodes with 2 GPUs each"."""
+        if self.nodes == 1:
+            return self.devices.short
+        nodes = f"{self.nodes} {'simulated ' * self.simulated_nodes}nodes"
+        return f"{nodes} with {self.devices.short} each"
 
 
 def resolve(
@@ -72,45 +111,42 @@ def resolve(
         if not isinstance(name, str | Path):
             raise UserError(f"{what} is {name!r}: give a name in quotes, or 'auto'")
     seed = int(check_number("seed", seed))
-    if simulated_nodes:
-        cores_per_device = cpu_cores.SHARED
+    cores_per_device = cpu_cores.SHARED if simulated_nodes else cores_per_device
     found = device_helpers.resolve(devices, cores_per_device)
     if found.kind == "gpu":  # the driver's order, as above; CUDA puts the fastest of them first
         os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     if recipe == "auto":
         recipe = "chexnet" if found.kind == "gpu" else "demo"
-    warmup = epochs_of_warmup(warmup_epochs)
-    changes = {"seed": seed, "precision": device_helpers.precision(precision)}
-    if execution != "default":
-        changes["execution"] = execution
+    asked = {
+        "warmup_epochs": check_number("warmup_epochs", warmup_epochs),
+        "epochs": check_number("epochs", epochs),
+        "loader_cores": loader_cores,  # a wrong word is named where devices are resolved
+        "execution": execution,
+    }
+    changes = {name: value for name, value in asked.items() if value != "default"}
+    changes |= {"seed": seed, "precision": device_helpers.precision(precision)}
     chosen = lookup(recipe, demo=found.kind == "cpu", **changes)
     if framework and (reason := chosen.lacks(framework)):
         raise UnsupportedError(reason)
-    if isinstance(warmup, float):
-        chosen = replace(chosen, warmup_epochs=warmup)
-    if loader_cores != "default":
-        chosen = replace(chosen, loader_cores=loader_cores)  # type: ignore[arg-type]  # see below
     if found.cpus and chosen.loader_cores != cpu_cores.ON_DEVICE:
         found = device_helpers.resolve(devices, cores_per_device, chosen.loader_cores)
-    images, epochs = check_number("batch_size", batch_size), check_number("epochs", epochs)
-    each = check_number("num_workers", num_workers)
+    each, images = check_number("num_workers", num_workers), check_number("batch_size", batch_size)
     if isinstance(images, int):
         chosen = chosen.with_batch_size(images)
-    if isinstance(epochs, int):
-        chosen = replace(chosen, epochs=epochs)
     folder = prepare_data(chosen, chosen.folder if data == "auto" else data)
     chosen = fit_to_images(chosen, folder)
     if run == "auto":
         name = device_helpers.run_name(notebook, found.count, nodes)
         run = paths.RUNS / BY_HAND / name
+    workers = default_workers(found, nodes, nodes == 1 or simulated_nodes)
+    if isinstance(each, int):
+        workers = each * found.count * nodes
     return Setup(
         found,
         chosen.on(nodes * found.count),
         folder,
         Path(run).resolve(),
-        each * found.count * nodes
-        if isinstance(each, int)
-        else default_workers(found, nodes, nodes == 1 or simulated_nodes),
+        workers,
         nodes=nodes,
         simulated_nodes=simulated_nodes,
     )
@@ -128,45 +164,21 @@ def default_workers(devices: Devices, nodes: int = 1, virtual: bool = True) -> i
     return nodes * min(8 * devices.count, core_count())
 
 
-def whole(value: int | str) -> int | None:
-    """The whole number a user gave, as a number or as text; None if it is none, as ``true``."""
-    try:
-        return None if isinstance(value, bool) else int(str(value))
-    except ValueError:
-        return None
-
-
-def epochs_of_warmup(value: float | str) -> float | str:
-    """How long the learning rate climbs, as a user gave it: a number, or ``default``.
-
-    Raises:
-        UserError: it is neither.
-    """
-    if value == "default":
-        return value
-    try:
-        epochs = float(value)
-    except (TypeError, ValueError, OverflowError):
-        epochs = math.nan
-    if isinstance(value, bool) or not 0 <= epochs <= MOST_WARMUP:
-        raise UserError(
-            f"warmup_epochs is {value!r}: give a number of epochs from 0 to {MOST_WARMUP:.0f}, "
-            "such as 0.5"
-        )
-    return epochs
-
-
-def check_number(what: str, value: int | str) -> int | str:
+def check_number(what: str, value: float | str) -> float | str:
     """A parameter of ``NUMBERS`` as a user gave it: a number, or one of its words.
 
     Raises:
         UserError: it is neither.
     """
-    least, most, words = NUMBERS[what]
+    kind, least, most, words = NUMBERS[what]
     if value in words:
         return value
-    number = whole(value)
-    if number is None or not least <= number <= most:
+    try:
+        number = None if isinstance(value, bool) else kind(str(value))
+    except ValueError:
+        number = None
+    if number is None or not least <= number <= most:  # NaN neither
+        number = "whole number" if kind is int else "number of epochs"
         known = f", or {' or '.join(map(repr, words))}" if words else ""
-        raise UserError(f"{what} is {value!r}: give a whole number from {least} to {most}{known}")
+        raise UserError(f"{what} is {value!r}: give a {number} from {least} to {most:.0f}{known}")
     return number

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from helpers.errors import UserError
 from helpers.launch import exchange, samplers
 from helpers.record import sections
-from helpers.training import (
-    attribution,
-    checkpoint,
-    loader_advice,
-    measurement_rounds,
-    notebook_run,
-    run_tables,
-)
-
-if TYPE_CHECKING:
-    from helpers.training.run_state import RunState
+from helpers.training import attribution, checkpoint, measurement_rounds, showing
+from helpers.training.run_state import RunState
 
 NEEDED = {"training": "run.epochs", "test": "run.test", "files": "run.measure"}
 """Sections of the record that a report needs, and what writes them."""
@@ -35,8 +26,7 @@ def chart(run: RunState) -> Any:
     run.record.add("monitor", trace.metadata())
     run.record.add("energy", sections.energy(utilisation))
     run.record.add("memory", sections.memory(utilisation, run.held))
-    figure = trace.plot()
-    return figure
+    return trace.plot()
 
 
 def report(run: RunState) -> None:
@@ -49,7 +39,8 @@ def report(run: RunState) -> None:
     _show_results(run)
     path = run.record.finish()
     print(f"{path}\nWrite the report with: .venvs/lab/bin/rosetta report {path.parents[1].name}")
-    checkpoint.remove(run.folder)  # last: only a run that is whole needs none any more
+    # Last: only a run that is whole needs none any more.
+    (run.folder / checkpoint.FILE).unlink(missing_ok=True)
 
 
 def _show_results(run: RunState) -> None:
@@ -58,7 +49,6 @@ def _show_results(run: RunState) -> None:
     shares = attribution.attribute(
         content,
         devices=run.setup.short,
-        way_out=loader_advice.first_change(content),
         resumed_after=run.start.epoch,
         replicas=run.setup.replicas,
     )
@@ -66,12 +56,12 @@ def _show_results(run: RunState) -> None:
     print(shares["sentence"])
     for text in measurement_rounds.scattered(content):
         print(f"{text[0].upper()}{text[1:]}.")
-    run_tables.show(run_tables.summary(run.record.content))
+    showing.table(run, showing.summary(run.record.content))
 
 
 def _check_done(run: RunState, what: str, needed: list[str]) -> None:
     """Raises UserError where something has to run first."""
-    notebook_run.check_parameters(run)
+    run.check_parameters()
     missing = [NEEDED[name] for name in needed if name not in run.record.content]
     if missing and not run.rank:
         raise UserError(

@@ -1,7 +1,9 @@
 """The bootstrap behind the intervals of both tasks, which draws whole groups of images.
 
-A group's images resemble each other, as a patient's do. All runs draw the same, so that what two
-of them come to on the same images can be subtracted draw by draw.
+A group's images resemble each other, as a patient's do: as many groups are drawn as there are, with
+replacement. Intervals are the percentile ones (Efron and Tibshirani, "An Introduction to the
+Bootstrap", chapter 13). All runs draw the same, so that what two of them come to on the same images
+can be subtracted draw by draw.
 """
 
 from collections.abc import Iterator
@@ -30,10 +32,6 @@ def draws(groups: np.ndarray, sample: Any) -> Iterator[np.ndarray]:
 
 
 def check_finite(scores: np.ndarray) -> None:
-    """Refuse scores that rank nothing.
-
-    Raises:
-        ValueError: a score is NaN or infinite.
-    """
+    """Raises ValueError where scores rank nothing."""
     if not np.isfinite(scores).all():
         raise ValueError("scores hold NaN or infinity: the training diverged")

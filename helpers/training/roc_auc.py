@@ -17,12 +17,10 @@ FEWEST = 5
 class Evaluation:
     """The AUC of a test part; its text gives the mean and explains it.
 
-    ``table`` has one row per finding: finding, auc, low, high, positives, negatives, reason; auc or
-    its interval is NaN if it cannot be had, and reason says why, or why it is not in the mean.
-    ``mean`` is over the findings ``in_mean``, NaN if there are none. Intervals hold 95 % of
-    ``resampling.RESAMPLES`` resamples of the part's ``patients``; ``resamples`` are the mean's, in
-    order. ``sample`` names them: where it is equal in two runs, their resamples are of the same
-    images.
+    ``table`` has one row a finding; auc or its interval is NaN where it cannot be had, and reason
+    says why, or why it is not in the mean. ``mean`` is over the findings ``in_mean``, NaN where
+    there are none; ``resamples`` are the mean's. Where ``sample`` is equal in two runs, their
+    resamples are of the same images.
     """
 
     table: pd.DataFrame
@@ -75,10 +73,8 @@ def evaluate(
 ) -> Evaluation:
     """AUC per finding and their mean, with 95 % intervals from a bootstrap over patients.
 
-    A patient's images resemble each other, so whole patients are drawn, as many as there are and
-    with replacement. All findings and the mean are computed from the same draws; a draw without
-    one of a finding's classes goes into the mean without that finding. The interval is the
-    percentile one (Efron and Tibshirani, "An Introduction to the Bootstrap", chapter 13).
+    All are computed from the same draws; a draw without one of a finding's classes goes into the
+    mean without that finding.
 
     Args:
         labels: (images, findings), 0 or 1.
@@ -107,20 +103,12 @@ def evaluate(
     for finding, column, score in zip(names, labels.T, scores.T, strict=True):
         of = {"positive": of_patient[column == 1], "negative": of_patient[column == 0]}
         alone = [kind for kind, patients in of.items() if len(np.unique(patients)) == 1]
-        positives, negatives = map(len, of.values())
-        there = min(positives, negatives) > 0
+        images = {kind: len(found) for kind, found in of.items()}
+        auc = roc_auc_score(column, score) if min(images.values()) else np.nan
         low, high = (np.nan, np.nan) if alone else ends[finding]
-        rows.append(
-            {
-                "finding": finding,
-                "auc": roc_auc_score(column, score) if there else np.nan,
-                "low": low,
-                "high": high,
-                "positives": positives,
-                "negatives": negatives,
-                "reason": _reason({kind: len(found) for kind, found in of.items()}, alone),
-            }
-        )
+        row = {"finding": finding, "auc": auc, "low": low, "high": high}
+        counts = {f"{kind}s": count for kind, count in images.items()}
+        rows.append(row | counts | {"reason": _reason(images, alone)})
     table = pd.DataFrame(rows)
     means = resampled.loc[:, counted].mean(axis=1)
     low, high = means.quantile(resampling.INTERVAL) if len(numbers) > 1 else (np.nan, np.nan)
@@ -137,12 +125,9 @@ def evaluate(
 
 
 def of_epoch(labels: np.ndarray, scores: np.ndarray) -> dict[str, float]:
-    """The results of the validation part for an epoch's row in the record."""
-    return {"valid_auc": mean_auc(labels, scores)}
+    """What an epoch's row in the record says of the validation part.
 
-
-def mean_auc(labels: np.ndarray, scores: np.ndarray) -> float:
-    """Mean AUC of the findings with ``FEWEST`` positive and negative images; NaN without any.
+    The mean AUC of the findings with ``FEWEST`` positive and negative images; NaN without any.
 
     Raises:
         ValueError: the shapes do not fit, or a score is NaN or infinite.
@@ -152,8 +137,9 @@ def mean_auc(labels: np.ndarray, scores: np.ndarray) -> float:
     _check(labels, scores)
     counted = _counted(labels)
     if not counted.any():
-        return float("nan")
-    return float(roc_auc_score(labels[:, counted], scores[:, counted], average="macro"))
+        return {"valid_auc": float("nan")}
+    mean = roc_auc_score(labels[:, counted], scores[:, counted], average="macro")
+    return {"valid_auc": float(mean)}
 
 
 def _drawn_auc(labels: np.ndarray, levels: np.ndarray, often: np.ndarray) -> float:

@@ -1,28 +1,23 @@
 """Measure step by step, from inside the training loop, where the time of an epoch goes.
 
-A framework that queues its work returns from a step long before the device has done it, so a
-clock read between two lines of the loop would measure how fast Python queues. Waiting for the
-device in the loop would slow down what is to be measured. Here a second thread waits for each
-step's result and notes its time; the loop itself never waits. What counts as waiting for data is
-the time between the moment the devices had finished everything and the moment the next batch had
-arrived: while they are busy, a late batch costs nothing.
+A framework that queues its work returns from a step long before the device has done it, and a loop
+that waited for the device would slow down what is to be measured. So a second thread waits for each
+step's result and notes when it was there. What counts as waiting for data is the time between the
+moment the devices had finished everything and the moment the next batch had arrived: while they are
+busy, a late batch costs nothing.
 """
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from queue import SimpleQueue
 from threading import Event, Thread
-from types import TracebackType
 from typing import Any
 
 from helpers.training import heartbeat
 
-Completion = Callable[[Any], Callable[[], None] | None]
-"""A framework module's ``queued``: a call that returns when a device has computed what it had been
-given until then; None if it had."""
-
-
+Wait = Callable[[], None]
 TELL_SECONDS = 5.0
 """Between two calls of a clock's ``report``."""
 
@@ -34,11 +29,6 @@ class StepClock:
             clock.arrived(time.perf_counter())
             clock.queued(train_step(batch))
 
-    Afterwards, in seconds: ``data_seconds`` in which the devices waited for a batch,
-    ``first_step_seconds`` from the loop's start until its first step was done, and
-    ``step_seconds``, the list of times from one step's end to the next one's, and
-    ``seconds_a_step``, their mean.
-
     Args:
         completion: the framework module's ``queued``.
         report: called from a thread, every ``TELL_SECONDS`` while the loop runs, with the number of
@@ -47,15 +37,15 @@ class StepClock:
 
     def __init__(
         self,
-        completion: Completion,
+        completion: Callable[[Any], Wait | None],
         report: Callable[[int, float], None] | None = None,
     ) -> None:
         self._completion, self._report = completion, report
-        self._teller: Thread | None = None
         self._over = Event()
         self._arrived: list[float] = []
         self._done: list[float] = []
-        self._pending: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._pending: SimpleQueue[Wait | None] = SimpleQueue()
+        self._teller: Thread | None = None
         self._watcher: Thread | None = None
         self._error: BaseException | None = None
         self._start = float("nan")
@@ -67,12 +57,7 @@ class StepClock:
             self._teller.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *raised: Any) -> None:
         self._over.set()
         if self._teller is not None:
             self._teller.join()
@@ -105,17 +90,13 @@ class StepClock:
 
     @property
     def first_step_seconds(self) -> float:
+        """From the loop's start until its first step was done."""
         return self._done[0] - self._start if self._done else float("nan")
 
     @property
     def step_seconds(self) -> list[float]:
-        return [b - a for a, b in zip(self._done, self._done[1:], strict=False)]
-
-    @property
-    def seconds_a_step(self) -> float:
-        """Mean of ``step_seconds``: the first step, and what came before it, does not count."""
-        times = self.step_seconds
-        return sum(times) / len(times) if times else float("nan")
+        """From one step's end to the next one's: the first does not count."""
+        return [after - before for before, after in pairwise(self._done)]
 
     @property
     def data_seconds(self) -> float:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import resource
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -18,15 +18,13 @@ from helpers.errors import LoaderError
 from helpers.fairness import crops, training_checks, weight_checks
 from helpers.fairness.reference_checks import centre_crop
 from helpers.fairness.training_checks import Epoch, Evaluation, Observed
-from helpers.fairness.weight_checks import Moment
 from helpers.frameworks import cpu_cores, switches
 from helpers.networks.shapes import RUNNING
 from helpers.networks.weights import Arrays
 from helpers.training import batch_arrays
 from helpers.training.notebook_recipe import Part
-
-if TYPE_CHECKING:
-    from helpers.training.run_state import RunState
+from helpers.training.run_state import RunState
+from helpers.training.step_clock import StepClock
 
 MOST_PIXELS = 512
 """Images of an epoch of which a process keeps the crops, or of its first batch if that has more."""
@@ -56,6 +54,33 @@ def joined(parts: Iterable[Any]) -> np.ndarray:
     return np.concatenate([batch_arrays.in_memory(each) for each in parts])
 
 
+class Batches:
+    """The batches of a loop, as they were when they came."""
+
+    def __init__(self) -> None:
+        self.pixels: list[Any] = []
+        self._targets: list[Any] = []
+        self._numbers: list[Any] = []
+
+    def add(self, batch: Any, *, pixels: bool) -> None:
+        """Keep a batch; its pixels only if asked to."""
+        found, targets, numbers = parts_of(batch)
+        self._targets.append(batch_arrays.kept(targets))
+        self._numbers.append(batch_arrays.kept(numbers))
+        if pixels:
+            self.pixels.append(batch_arrays.kept(found))
+
+    def compared(self, part: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The numbers of all images; which are numbers of the part's; and which of these have
+        other labels there."""
+        numbers = joined([np.zeros(0, int), *self._numbers])
+        labels = joined([part.targets[:0], *self._targets])[numbers != FILLED]
+        numbers = numbers[numbers != FILLED].astype(np.int64)
+        known = (numbers >= 0) & (numbers < len(part))
+        others = training_checks.other_labels(labels[known], part.targets[numbers[known]])
+        return numbers, known, others
+
+
 class TrainingNotes:
     """Notes on what one process trained on, and how."""
 
@@ -65,27 +90,23 @@ class TrainingNotes:
         self.images = run.recipe.batch_size * run.setup.replicas // processes
         """How many this process trains on in each step."""
         held = run.framework.dump_weights(replica.network)
-        self.others = training_checks.other_arrays(held, start)
-        self.weights: int | None = None
-        """How many numbers are to be trained; None if no reference knows the network."""
-        if run.recipe.network != "own":
-            trained = (array for name, array in start.items() if not name.endswith(RUNNING))
-            self.weights = sum(array.size for array in trained)
+        self._others = training_checks.other_arrays(held, start)
+        trained = (array for name, array in start.items() if not name.endswith(RUNNING))
+        # No reference knows an own network.
+        own = run.recipe.network == "own"
+        self._weights = None if own else sum(array.size for array in trained)
         self.rates: list[tuple[int, float]] = []
         self.epochs: list[Epoch] = []
         self.evaluations: list[Evaluation] = []
         self.metrics: list[float] = []
-        self.moments: list[Moment] = []
-        self.pixels: dict[int, list[Any]] = {}
-        self._taken = 0
-        self._labels: list[Any] = []
-        self._numbers: list[Any] = []
+        self.moments: list[weight_checks.Moment] = []
+        self._crops: list[crops.Crop] = []
+        self._blocks: list[list[str]] = []
 
     def begin(self, epoch: int, *, keep: bool) -> None:
         """Epoch number ``epoch``, from 1, begins; whether crops are kept of it."""
-        self._epoch, self._keep, self._taken = epoch, keep, 0
+        self._epoch, self._keep, self._taken, self._batches = epoch, keep, 0, Batches()
         self.look(f"when epoch {epoch} begins")
-        self._labels, self._numbers, self.pixels[epoch] = [], [], []
 
     def look(self, when: str, *, trained: bool = False) -> None:
         """Note the weights, for which the devices are waited for."""
@@ -98,17 +119,13 @@ class TrainingNotes:
             LoaderError: it has other than the recipe's number of images. A mean over the ranks
                 would be wrong, and some frameworks would wait for ever for a rank's other shape.
         """
-        pixels, targets, numbers = parts_of(batch)
-        if (images := batch_arrays.own_length(numbers)) != self.images:
+        if (images := batch_arrays.own_length(parts_of(batch)[2])) != self.images:
             raise LoaderError(
                 f"batch {self._taken + 1} of {self.run.recipe.steps} has {images} images, "
                 f"not {self.images}; let the training loader give {self.images} in each batch"
             )
-        kept = self.pixels[self._epoch]
-        if self._keep and len(kept) * self.images < MOST_PIXELS:
-            kept.append(batch_arrays.kept(pixels))
-        self._labels.append(batch_arrays.kept(targets))
-        self._numbers.append(batch_arrays.kept(numbers))
+        few = len(self._batches.pixels) * self.images < MOST_PIXELS
+        self._batches.add(batch, pixels=self._keep and few)
 
     def step(self) -> None:
         """The loop has taken a step."""
@@ -136,20 +153,30 @@ class TrainingNotes:
                 f"epoch {self._epoch} took {self._taken} of {steps} steps; let the loop take a "
                 "step for each batch of run.watch(...)"
             )
-        labels, numbers = joined(self._labels), joined(self._numbers).astype(np.int64)
-        self.pixels[self._epoch] = [
-            batch_arrays.in_memory(each) for each in self.pixels[self._epoch]
-        ]
-        targets = self.run.train_part.targets
-        known = (numbers >= 0) & (numbers < len(targets))
-        wrong = int((~known).sum())
-        wrong += int(training_checks.other_labels(labels[known], targets[numbers[known]]).sum())
+        numbers, known, others = self._batches.compared(self.run.train_part)
+        wrong = int((~known).sum() + others.sum())
         self.epochs.append(Epoch(self._epoch, self._taken, numbers, wrong))
+        pixels = [batch_arrays.in_memory(each) for each in self._batches.pixels]
+        self._look_at_pixels(pixels, numbers)
+
+    def _look_at_pixels(self, batches: list[np.ndarray], numbers: np.ndarray) -> None:
+        """What the crops that were kept are of their images, and the first epoch's digests."""
+        part, seed = self.run.train_part, self.run.recipe.seed
+        kept = (crop for batch in batches for crop in batch)
+        for crop, image in zip(kept, numbers.tolist(), strict=False):
+            if 0 <= image < len(part):
+                about = {"seed": seed, "epoch": self._epoch, "image": image}
+                self._crops.append(crops.of_image(crop, part.read(image), **about))
+        size = self.run.recipe.batch_size
+        for step, pixels in enumerate(batches[: training_checks.FIRST] if self._epoch == 1 else []):
+            own = numbers[step * self.images : (step + 1) * self.images]
+            places = (slice(at, at + size) for at in range(0, self.images, size))
+            each = (np.ascontiguousarray(pixels[of]).tobytes() + own[of].tobytes() for of in places)
+            self._blocks.append([hashlib.sha256(block).hexdigest() for block in each])
 
     def observed(self) -> Observed:
         """All that was noted; called once, when training has ended."""
         run = self.run
-        found = [crop for epoch in self.epochs for crop in self._crops(epoch)]
         peak = getattr(run.framework, "peak_bytes", lambda devices: None)
         return Observed(
             run.rank,
@@ -157,39 +184,16 @@ class TrainingNotes:
             self.rates,
             self.epochs,
             self.evaluations,
-            found,
+            self._crops,
             self.moments,
-            self.weights,
-            self.others,
+            self._weights,
+            self._others,
             cores=cpu_cores.pinned(),
             resident=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
             pooled=peak(run.own_devices),
             switches=switches.on(self.replica.network, run.on_gpu),
-            blocks=list(self._blocks()),
+            blocks=self._blocks,
         )
-
-    def _blocks(self) -> Iterator[list[str]]:
-        """Digests of the images and crops of each device, of the first epoch's first steps."""
-        size = self.run.recipe.batch_size
-        for step, pixels in enumerate(self.pixels.get(1, [])[: training_checks.FIRST]):
-            first = step * self.images
-            numbers = self.epochs[0].images[first : first + self.images]
-            yield [
-                hashlib.sha256(
-                    np.ascontiguousarray(pixels[at : at + size]).tobytes()
-                    + numbers[at : at + size].tobytes()
-                ).hexdigest()
-                for at in range(0, self.images, size)
-            ]
-
-    def _crops(self, epoch: Epoch) -> Iterator[crops.Crop]:
-        """What the crops that were kept are of their images."""
-        part, seed = self.run.train_part, self.run.recipe.seed
-        kept = (crop for batch in self.pixels[epoch.number] for crop in batch)
-        for crop, image in zip(kept, epoch.images.tolist(), strict=False):
-            if 0 <= image < len(part):
-                source = part.read(image)
-                yield crops.of_image(crop, source, seed=seed, epoch=epoch.number, image=image)
 
 
 class TurnNotes:
@@ -202,41 +206,62 @@ class TurnNotes:
         self.images += batch_arrays.own_length(parts_of(batch)[0])
 
 
-class EvaluationNotes:
-    """The images of a part that one process evaluated; the number -1 pads a batch."""
+class EvaluationNotes(Batches):
+    """Which images of a part one process evaluated."""
 
     def __init__(self, look: Callable[[], None]) -> None:
         """``look`` notes the weights of the first batch."""
+        super().__init__()
         self._look = look
-        self._pixels: Any = None
-        self._targets: list[Any] = []
-        self._numbers: list[Any] = []
 
     def batch(self, batch: Any) -> None:
         """The loop is going to evaluate this batch."""
-        pixels, targets, numbers = parts_of(batch)
         if not self._numbers:
             self._look()
-            self._pixels = batch_arrays.kept(pixels)
-        self._targets.append(batch_arrays.kept(targets))
-        self._numbers.append(batch_arrays.kept(numbers))
+        self.add(batch, pixels=not self._numbers)
 
     def evaluation(self, name: str, part: Part, run: RunState, processes: int) -> Evaluation:
-        """This process's part of an evaluation; all processes together evaluate each image once."""
-        numbers = joined([np.zeros(0, int), *self._numbers])
-        labels = joined([part.targets[:0], *self._targets])[numbers != FILLED]
-        numbers = numbers[numbers != FILLED]
-        known = (numbers >= 0) & (numbers < len(part))
+        """What this process evaluated of a part: with all others, every image once."""
+        numbers, known, others = self.compared(part)
         wrong = int((~known).sum()) + len(numbers) - len(np.unique(numbers))
-        read = numbers[known]
-        others = set(read[training_checks.other_labels(labels[known], part.targets[read])].tolist())
-        for pixels, number in zip(self._seen(), numbers[:LOOKED_AT].tolist(), strict=False):
+        bad = {*numbers[known][others].tolist()}
+        first = joined(self.pixels) if self.pixels else ()
+        for pixels, number in zip(first, numbers[:LOOKED_AT].tolist(), strict=False):
             if 0 <= number < len(part):
                 crop = centre_crop(part.read(number), run.recipe.crop)
-                others |= set() if np.array_equal(pixels, crop) else {number}
+                bad |= set() if np.array_equal(pixels, crop) else {number}
         own = len(range(run.rank, len(part), processes))
-        return Evaluation(name, len(numbers), own, wrong + len(others))
+        return Evaluation(name, len(numbers), own, wrong + len(bad))
 
-    def _seen(self) -> np.ndarray:
-        """The pixels of the first batch."""
-        return np.zeros(0) if self._pixels is None else batch_arrays.in_memory(self._pixels)
+
+class Watching:
+    """What is noted of a loop over batches, in the phase in which this is made.
+
+    A context manager: its clock runs inside. ``interface.Watching`` documents the calls.
+    """
+
+    def __init__(self, loop: Any) -> None:
+        run, phase = loop.run, loop.phase_now
+        self._device, self._training = run.own_devices[0], phase == "train"
+        self._notes: Any = loop.notes if self._training else loop.turn
+        if phase in ("validate", "test"):
+            self._notes = loop.evaluation
+        report = loop.within if self._training and run.rank == 0 else None
+        self._clock = loop.clock = StepClock(run.framework.queued, report)
+
+    def __enter__(self) -> Watching:
+        self._clock.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._clock.__exit__(*raised)
+
+    def batch(self, batch: Any, at: float) -> None:
+        self._clock.arrived(at)
+        if self._notes is not None:
+            self._notes.batch(batch)
+
+    def step(self) -> None:
+        self._clock.queued(self._device)
+        if self._training:
+            self._notes.step()

@@ -26,7 +26,7 @@ from helpers.fairness import (
     weight_checks,
 )
 from helpers.runner.notebook_code import run_cells
-from helpers.training import loop, measuring, notebook_coverage, notebook_run
+from helpers.training import loop, measuring, notebook_coverage
 
 LOSS, WAY = "mean loss of 5 SGD steps", "weight change after 5 SGD steps"
 RUNNING = "running mean after 5 SGD steps"
@@ -370,7 +370,7 @@ def run_planted(
 
     until = "run.chart()" if planted else None
     names = run_cells(notebook, until=until, changed=changed, **how)
-    notebook_run.end(names["run"])
+    names["run"].end()
 
 
 def cells_of(notebook: str) -> str:

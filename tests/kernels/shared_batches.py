@@ -104,7 +104,7 @@ def assert_grey_is_read(notebook: str, folder: Path) -> None:
     data_prep.pack_folder(files, folder / "array", num_workers=1, progress=False)
     names = names_of(notebook, folder, data=str(files))
     for source in (files, folder / "array", written):
-        images = image_data.load_data(replace(names["run"].setup, data=source))
+        images = image_data.load_data(names["run"].setup.recipe.recipe, source)
         assert_is_read(names, images, "image", lambda name: files / "images" / name)
 
 
@@ -120,6 +120,6 @@ def assert_colour_is_read(notebook: str, folder: Path, suffix: str) -> Names:
     how: dict[str, Any] = {"size": 48, "format": suffix[1:].replace("jpg", "jpeg"), "channels": 3}
     small = folder / "small"
     data_prep.resize_folder(data, small, reader="imagefolder", progress=False, **how)
-    images = image_data.load_data(replace(names["run"].setup, data=small))
+    images = image_data.load_data(names["run"].setup.recipe.recipe, small)
     assert_is_read(names, images, "path", Path)
     return names

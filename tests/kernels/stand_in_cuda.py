@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel, _functions
 from torch.utils.data import DataLoader
 
 from helpers.frameworks import replicas
-from helpers.training import notebook_run
+from helpers.run import Run
 
 Tensors = Sequence[torch.Tensor]
 
@@ -109,7 +109,7 @@ def one_replica() -> Iterator[None]:
     begin, wrapped = dist.init_process_group, DistributedDataParallel.__init__
     to, own = torch.Tensor.to, torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     chosen: list[torch.device] = []
-    choose = notebook_run.own_device
+    choose = Run.device
 
     def init_process_group(backend: str, **how: Any) -> None:
         assert backend == "nccl"
@@ -119,7 +119,7 @@ def one_replica() -> Iterator[None]:
         assert device_ids is None or len(device_ids) == 1
         wrapped(self, module, **how)
 
-    def own_device(run: Any, number: int) -> torch.device:
+    def device(run: Any, number: int) -> torch.device:
         """The replica chooses its GPU, and computes on the CPU."""
         assert choose(run, number) == own and set(chosen) == {own}
         run.own_devices = (torch.device("cpu"),)
@@ -136,7 +136,7 @@ def one_replica() -> Iterator[None]:
         patch.setattr(dist, "init_process_group", init_process_group)
         patch.setattr(DistributedDataParallel, "__init__", init)
         patch.setattr(torch.cuda, "set_device", chosen.append)
-        patch.setattr(notebook_run, "own_device", own_device)
+        patch.setattr(Run, "device", device)
         pinned(patch)
         patch.setattr(torch.Tensor, "to", sent)
         patch.setattr(torch.cuda, "Stream", Stream)

@@ -25,7 +25,6 @@ from helpers.frameworks import devices, replicas
 from helpers.frameworks.devices import Devices
 from helpers.networks import weights
 from helpers.runner.notebook_code import run_cells
-from helpers.training import notebook_run
 
 NOTEBOOK = "Chainer_MultiGPU"
 BATCH = 8
@@ -95,7 +94,7 @@ def trained(folder: Path, how: dict[str, Any]) -> tuple[Any, ...]:
     """A run of two epochs from its beginning to its measurements."""
     names = run_cells(NOTEBOOK, until="run.chart()", run=str(folder / "run"), epochs=2, **how)
     run = names["run"]
-    notebook_run.end(run)
+    run.end()
     content: Any = run.record.content
     summary = run.monitor.read().summary().drop_duplicates("phase").set_index("phase")
     arrays = weights.load(run.folder / "weights.safetensors")

@@ -7,7 +7,7 @@ import pytest
 import records
 
 from helpers.results import waits
-from helpers.training import loader_advice
+from helpers.training import attribution
 
 
 def run(framework: str = "PyTorch", *, supply: float, nodes: int = 1, **data: Any) -> Any:
@@ -23,13 +23,13 @@ def run(framework: str = "PyTorch", *, supply: float, nodes: int = 1, **data: An
 @pytest.mark.parametrize(
     ("data", "supply", "change"),
     [
-        ({"format": "png", "loader_workers": 2}, 110.0, loader_advice.FORMATS["png"]),
-        ({"format": "jpg"}, 110.0, loader_advice.FORMATS["jpg"]),
-        ({"loader_workers": 7}, 110.0, loader_advice.WORKERS),
-        ({"filesystem": {"kind": "nfs4", "shared": True}}, 110.0, loader_advice.LOCAL),
+        ({"format": "png", "loader_workers": 2}, 110.0, attribution.FORMATS["png"]),
+        ({"format": "jpg"}, 110.0, attribution.FORMATS["jpg"]),
+        ({"loader_workers": 7}, 110.0, attribution.WORKERS),
+        ({"filesystem": {"kind": "nfs4", "shared": True}}, 110.0, attribution.LOCAL),
         ({"filesystem": {"kind": "ext4", "shared": False}}, 110.0, "-"),
         # From 127.4 against at most 127.5: the ranges meet; from 128.4 they do not.
-        ({"format": "png"}, 130.0, loader_advice.FORMATS["png"]),
+        ({"format": "png"}, 130.0, attribution.FORMATS["png"]),
         ({"format": "png"}, 131.0, "-"),
     ],
 )
@@ -38,17 +38,17 @@ def test_what_to_change_first(tmp_path: Path, data: Any, supply: float, change: 
     compared = records.load(tmp_path, run(supply=supply, **data))
     found = waits.table(compared).frame
     assert found["loader headroom"].tolist() == [f"x {supply / 125:.2f}", "x 0.88"]
-    assert found["change first"].tolist() == [change, loader_advice.FORMATS["png"]]
+    assert found["change first"].tolist() == [change, attribution.FORMATS["png"]]
 
 
 def test_unknown_cores_advise_nothing() -> None:
     content = run(supply=110.0, loader_workers=1)
     del content["hardware"]["usable_cores"]
-    assert loader_advice.first_change(content) == ""
+    assert attribution.first_change(content) == ""
     content["devices"]["cpus"] = [records.cpu(device, 1) for device in range(2)]
-    assert loader_advice.first_change(content) == loader_advice.WORKERS
+    assert attribution.first_change(content) == attribution.WORKERS
     del content["devices"]["cpus"]
     content["hardware"]["usable_cores"] = 1
-    assert loader_advice.first_change(content) == ""
+    assert attribution.first_change(content) == ""
     content["cluster"] = records.world(2, virtual=False)
-    assert loader_advice.first_change(content) == loader_advice.WORKERS
+    assert attribution.first_change(content) == attribution.WORKERS

@@ -46,18 +46,19 @@ def attribute(
     content["epochs"] = given.pop("history", [FIRST, STEADY, STEADY])
     content["training"] = given.pop("training", TRAINING)
     content["cluster"] = given.pop("cluster", None)
+    content |= {"data": given.pop("data", {}), "devices": {}, "hardware": {}}
     given = {"devices": "4 GPUs", "replicas": 1 if no_allreduce is None else 4} | given
     return attribution.attribute(content, **given)
 
 
 def test_loader_bound() -> None:
-    found = attribute(1000, 2300, 1100, way_out="add workers")
+    found = attribute(1000, 2300, 1100, data={"format": "jpg"})
     assert found["shares"]["validation"] == pytest.approx(0.2)
     assert found["shares"]["data"] == pytest.approx(0.8 * (1 - 1000 / 2300))
     assert found["shares"]["communication"] == pytest.approx(0)
     assert found["sentence"].startswith("The loader is the limit: 4 GPUs processed 1,000 images/s")
     assert "1,100" in found["sentence"] and "data 45 % (45 to 45)" in found["sentence"]
-    assert "To fix it, add workers." in found["sentence"]
+    assert "To fix it, pack the images (data-prep pack)." in found["sentence"]
     assert "To fix it" not in attribute(1000, 2300, 1100)["sentence"]
 
 

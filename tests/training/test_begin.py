@@ -19,7 +19,7 @@ from helpers.launch import samplers, this_notebook
 from helpers.record import run_identity
 from helpers.results.comparison import Entry
 from helpers.run import Run
-from helpers.training import checkpoint, launching, notebook_run, parameters, reporting
+from helpers.training import checkpoint, launching, parameters, reporting
 
 __all__ = ["images_fixture", "shell_fixture"]
 
@@ -195,7 +195,7 @@ def test_a_parameter_that_was_changed_since_the_run_began_is_named(
         with pytest.raises(UserError, match=said):
             call()
     names["epochs"] = 4
-    notebook_run.check_parameters(run)
+    run.check_parameters()
     end(run)
 
 

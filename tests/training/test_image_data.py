@@ -84,7 +84,7 @@ def recipe_of(folder: Path, text: str, code: str = READER) -> str:
 
 def load(recipe: str, data: str | Path = "auto", **given: Any) -> Data:
     setup = parameters.resolve("N", recipe=recipe, data=data, devices=1, **given)
-    return image_data.load_data(setup)
+    return image_data.load_data(setup.recipe.recipe, setup.data)
 
 
 @pytest.fixture

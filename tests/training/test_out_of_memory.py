@@ -4,7 +4,7 @@ import pytest
 
 from helpers.errors import UserError
 from helpers.recipe import lookup
-from helpers.training import out_of_memory
+from helpers.training import launching
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,10 @@ from helpers.training import out_of_memory
 )
 def test_it_names_the_batch_and_the_way_out(error: Exception) -> None:
     said = r"^out of memory at 64 images of 224 px per device: set batch_size = 32; a"
-    with pytest.raises(UserError, match=said), out_of_memory.explained(lookup("chexnet")):
+    with pytest.raises(UserError, match=said), launching.memory_explained(lookup("chexnet")):
         raise error
 
 
 def test_another_error_is_not_hidden() -> None:
-    with pytest.raises(RuntimeError, match="shape"), out_of_memory.explained(lookup("chexnet")):
+    with pytest.raises(RuntimeError, match="shape"), launching.memory_explained(lookup("chexnet")):
         raise RuntimeError("shape mismatch")

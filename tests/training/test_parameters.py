@@ -19,7 +19,7 @@ from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
 from helpers.training import image_data, image_folders, image_readers, parameters
-from helpers.training.setup import Setup
+from helpers.training.parameters import Setup
 
 GENERATED = image_folders.STAND_INS["nih, small"].name
 
@@ -36,7 +36,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_everything_auto_fits_together(generated: Path, tmp_path: Path) -> None:
     setup = parameters.resolve("N", recipe="demo", data=generated, devices=1, run=tmp_path)
     assert (setup.recipe.recipe.crop, setup.recipe.global_batch_size) == (32, 64)
-    images = image_data.load_data(setup)
+    images = image_data.load_data(setup.recipe.recipe, setup.data)
     assert images.kind == "generated"
     assert images.targets(images.train).dtype == np.float32
     assert len(images.train) + len(images.valid) + len(images.test) == 48
@@ -60,7 +60,7 @@ def test_devices_of_other_machines_have_cores_of_their_own_but_not_those_of_simu
 def test_too_few_images_for_a_batch(generated: Path, tmp_path: Path) -> None:
     setup = parameters.resolve("N", recipe="demo", data=generated, devices=2, run=tmp_path)
     with pytest.raises(UserError, match="do not fill one global batch of 128"):
-        image_data.load_data(setup).as_record(setup.recipe)
+        image_data.load_data(setup.recipe.recipe, setup.data).as_record(setup.recipe)
 
 
 def test_a_corrupt_image_is_found_before_training(generated: Path, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
     )
     assert (setup.recipe.recipe.image_size, setup.recipe.recipe.batch_size) == (38, 8)
     assert setup.recipe.learning_rate == pytest.approx(1e-4 / 8)
-    images = image_data.load_data(setup)
+    images = image_data.load_data(setup.recipe.recipe, setup.data)
     assert images.format == "packed" and images.kind == "generated"
     assert images.as_record(setup.recipe)["format"] == "packed"
     first = images.test.iloc[0]
@@ -168,7 +168,7 @@ def test_the_digest_knows_images_and_labels_and_nothing_else(
 
     def digest(folder: Path, seed: int = 0) -> str:
         setup = parameters.resolve("N", recipe="demo", data=folder, run=tmp_path, seed=seed)
-        return image_data.load_data(setup).sha256
+        return image_data.load_data(setup.recipe.recipe, setup.data).sha256
 
     before, moved = digest(generated), tmp_path / "moved"
     shutil.copytree(generated, moved)
@@ -188,8 +188,8 @@ def test_the_digest_knows_images_and_labels_and_nothing_else(
 @pytest.mark.parametrize("given", ["often", "-1", "nan", "inf", True, None])
 def test_a_warmup_is_a_number_of_epochs(given: Any) -> None:
     with pytest.raises(UserError, match="give a number of epochs from 0"):
-        parameters.epochs_of_warmup(given)
-    assert parameters.epochs_of_warmup("0.5") == 0.5
+        parameters.check_number("warmup_epochs", given)
+    assert parameters.check_number("warmup_epochs", "0.5") == 0.5
 
 
 def test_workers_keep_to_the_cores_that_this_process_may_use(

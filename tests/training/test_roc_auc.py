@@ -13,7 +13,11 @@ from sklearn.metrics import roc_auc_score
 
 from data_prep import FINDINGS
 from helpers.training import resampling, roc_auc
-from helpers.training.roc_auc import FEWEST, mean_auc
+from helpers.training.roc_auc import FEWEST
+
+
+def mean_auc(labels: np.ndarray, scores: np.ndarray) -> float:
+    return roc_auc.of_epoch(labels, scores)["valid_auc"]
 
 
 def drawn(

@@ -1,15 +1,22 @@
-"""Show a notebook's tables: its epochs, and at the end what was measured."""
+"""What the notebook's process shows and records, also of what its replicas tell it.
+
+Each function that ``run.tell`` is given takes the run first.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from IPython.display import display
 
 from helpers import terminal
 from helpers.fairness import check_results
 from helpers.record import sections, tasks
-from helpers.training import attribution, measurement_rounds
+from helpers.training import attribution, measurement_rounds, run_plots
+from helpers.training.run_state import RunState
 
 EPOCH = {
     "learning_rate": "learning rate",
@@ -23,23 +30,47 @@ EPOCH = {
 """The fields of an epoch that its table shows, and their names there."""
 
 
-def show(table: pd.DataFrame) -> None:
+def add(run: RunState, section: str, content: Any) -> None:
+    run.record.add(section, content)
+
+
+def remove(run: RunState, *names: str) -> None:
+    run.record.remove(*names)
+
+
+def say(run: RunState, text: str) -> None:
+    print(text, end="", flush=True)
+
+
+def progress(run: RunState, row: Any) -> None:
+    run.lines.heard(row)
+
+
+def table(run: RunState, content: pd.DataFrame) -> None:
     """Display a table with its texts whole."""
     with pd.option_context(
         "display.max_colwidth", None, "display.width", 100, "display.max_columns", None
     ):
-        display(table)
+        display(content)
+
+
+def trained(run: RunState, history: list[dict[str, Any]], held: int | None) -> None:
+    run.held = held
+    display(run_plots.learning(history, tasks.TASKS[run.images.task]))
+    table(run, epochs(history))
+
+
+def tested(run: RunState, targets: np.ndarray, scores: np.ndarray, result: Any) -> None:
+    print(result)
+    if run.images.task == tasks.MULTILABEL.name:
+        display(run_plots.roc(targets, scores, result))
+    table(run, result.table.round(3).astype(object).where(result.table.notna(), "-"))
 
 
 def epochs(history: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """One row an epoch; a column without any value is left out."""
-    table = pd.DataFrame(history).set_index("epoch")
-    return (
-        table[[name for name in EPOCH if name in table]]
-        .dropna(axis=1, how="all")
-        .rename(columns=EPOCH)
-        .round(4)
-    )
+    table = pd.DataFrame(history).set_index("epoch").filter([*EPOCH])
+    return table.dropna(axis=1, how="all").rename(columns=EPOCH).round(4)
 
 
 def summary(content: Mapping[str, Any]) -> pd.DataFrame:
@@ -52,14 +83,13 @@ def summary(content: Mapping[str, Any]) -> pd.DataFrame:
         metric.of_part("test"): f"{value} ({low} to {high})",
     }
     for kind, name in measurement_rounds.PHASES.items():
-        if kind in content and "images_per_second" in content[kind]:
-            found = content[kind]
-            low, high = (f"{found[end]:,.0f}" for end in ("low", "high"))
-            rows[f"images/s, {name}"] = f"{found['images_per_second']:,.0f} ({low} to {high})"
+        if found := content.get(kind):
+            middle, low, high = (
+                f"{found[end]:,.0f}" for end in ("images_per_second", "low", "high")
+            )
+            rows[f"images/s, {name}"] = f"{middle} ({low} to {high})"
     shares = content["attribution"]
-    rows |= {
-        f"{share} in an epoch": attribution.in_words(shares, share) for share in shares["shares"]
-    }
+    rows |= {f"{name} in an epoch": attribution.in_words(shares, name) for name in shares["shares"]}
     if peak := content.get("memory", {}).get("peak_bytes"):
         rows["memory of the fullest device"] = f"{peak / 2**30:.2f} GiB"
     if joules := content.get("energy", {}).get("joules"):
