@@ -7,17 +7,16 @@ the recipe. A notebook may train something else on purpose: most checks then giv
 
 from __future__ import annotations
 
-import hashlib
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from helpers.fairness import crops, weight_checks
 from helpers.fairness.check_results import Check
+from helpers.fairness.observed import Observed
 from helpers.frameworks.cpu_cores import CpuDevice
-from helpers.frameworks.interface import Seen
 from helpers.frameworks.precisions import DTYPES
 from helpers.recipe import Recipe, ScaledRecipe
 from helpers.recipe.settings import AS_USUAL, EAGER
@@ -31,70 +30,8 @@ PRECISION = "precision in training"
 EVALUATED = "images of each validation and of the test"
 CORES = "cores of each CPU device"
 
-FIRST = 8
-"""So many batches of the first epoch have a digest."""
 ROUNDED = 1e-6
 """The relative difference that float32 leaves in a rate or constant."""
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """The images that a process trained on in an epoch."""
-
-    number: int
-    steps: int
-    images: np.ndarray
-    """Their numbers in the training part, as they came, int64 (images,)."""
-    misplaced: int = 0
-    """How many of them have other labels than the image of their number."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The images that a process evaluated, of ``part``; ``wrong`` have another one's labels."""
-
-    part: str
-    images: int
-    wanted: int
-    wrong: int
-
-
-@dataclass(frozen=True)
-class Observed:
-    """The notes of one process on its training."""
-
-    rank: int
-    seen: Seen
-    rates: Sequence[tuple[int, float]]
-    """Number of a step, from 0 over all epochs, and the rate that it was taken at."""
-    epochs: Sequence[Epoch]
-    evaluations: Sequence[Evaluation]
-    crops: Sequence[crops.Crop] = ()
-    moments: Sequence[weight_checks.Moment] = ()
-    weights: int | None = None
-    """How many numbers of the network are to be trained; None of one that no reference knows."""
-    others: int = 0
-    """How many arrays of the network were not the recipe's, or the checkpoint's, at its start."""
-    cores: tuple[int, ...] = ()
-    """The logical cores that its threads could run on."""
-    resident: int = 0
-    """The most bytes of memory that it held at a time."""
-    pooled: int | None = None
-    """The same of one of its GPUs, where the framework holds a pool of which it uses a part."""
-    switches: Sequence[str] = ()
-    """What it had switched on to be fast."""
-    blocks: Sequence[Sequence[str]] = ()
-    """Digests of the devices' images, in their order, for each of the first epoch's first steps."""
-
-
-def first_batches(observed: Sequence[Observed]) -> list[str]:
-    """Digests of the first epoch's first global batches, the same for equal images in one order.
-
-    They do not depend on how many processes share the devices.
-    """
-    steps = zip(*(each.blocks for each in observed), strict=False)
-    joined = ("".join(block for own in step for block in own) for step in steps)
-    return [hashlib.sha256(text.encode()).hexdigest()[:12] for text in joined]
 
 
 def check_fairness(
@@ -152,14 +89,11 @@ def rates(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Che
         return Check(RATE, None, None, "no step was taken")
     times = found / np.array(wanted)
     worst = int(np.argmax(np.abs(times - 1)))
-    first = observed[0]
-    taken = sum(epoch.steps for epoch in first.epochs)
+    taken, read = sum(epoch.steps for epoch in observed[0].epochs), len(observed[0].rates)
     how = f"read from the optimiser at all {taken} steps"
-    if len(first.rates) < taken:
-        how = (
-            f"read from the optimiser at {len(first.rates)} of {taken} steps: the first and last "
-            "of each epoch, and all of the warm-up"
-        )
+    if read < taken:
+        how = f"read from the optimiser at {read} of {taken} steps: the first and last "
+        how += "of each epoch, and all of the warm-up"
     said = f"{found[worst]:.3g}, where the recipe has {wanted[worst]:.3g}"
     if np.ptp(times) <= ROUNDED * abs(times[0]):
         said = f"{times[0]:.4g} times the recipe's"
@@ -169,14 +103,13 @@ def rates(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Che
 
 def constants_of(recipe: Recipe) -> dict[str, float]:
     """The constants of the optimiser's rule, apart from the learning rate."""
-    rule = recipe.rule
-    found = {"weight decay": rule.weight_decay}
-    if rule.name == "momentum":
-        found["momentum"] = rule.momentum
-    if rule.name == "adam":
-        found["beta 1"], found["beta 2"] = recipe.adam_betas
-        found["epsilon"] = recipe.adam_epsilon
-    return found
+    rule, (one, two) = recipe.rule, recipe.adam_betas
+    own: dict[str, dict[str, float]] = {
+        "sgd": {},
+        "momentum": {"momentum": rule.momentum},
+        "adam": {"beta 1": one, "beta 2": two, "epsilon": recipe.adam_epsilon},
+    }
+    return {"weight decay": rule.weight_decay} | own[rule.name]
 
 
 def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
@@ -226,11 +159,11 @@ def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Ch
             wrong[f"{updates} updates in {taken} steps"] = off
     seen = observed[0]
     taken, counted = sum(epoch.steps for epoch in seen.epochs), seen.seen.updates
-    by = "counted by the loop; the optimiser counts none"
-    if counted is not None:
-        by = f"{counted} updates by the optimiser"
-        if counted < taken:
-            by += " (fp16 leaves out steps that overflow)"
+    by = f"{counted} updates by the optimiser"
+    if counted is None:
+        by = "counted by the loop; the optimiser counts none"
+    elif counted < taken:
+        by += " (fp16 leaves out steps that overflow)"
     images = sum(len(epoch.images) for each in observed for epoch in each.epochs)
     said = f"{taken} steps, {by}; {images} images in {_epochs(len(seen.epochs))}"
     variant = f"amount ({', '.join(wrong)})"
@@ -319,33 +252,18 @@ def precision(observed: Sequence[Observed], recipe: Recipe, on_gpu: bool) -> Che
 def evaluated(observed: Sequence[Observed]) -> list[Check]:
     """The rows to which the test belongs, too: of images and of weights."""
     moments = [each.moments for each in observed]
-    return [
-        evaluations(observed),
-        weight_checks.evaluated(moments),
-        weight_checks.together(moments),
-    ]
+    weights = [weight_checks.evaluated(moments), weight_checks.together(moments)]
+    return [evaluations(observed), *weights]
 
 
 def evaluations(observed: Sequence[Observed]) -> Check:
-    """Check that each evaluation read the images of its part, each in its place."""
-    wrong, said = 0, ""
-    times: dict[str, int] = {}
-    for each in observed:
-        for one in each.evaluations:
-            times[one.part] = times.get(one.part, 0) + (each is observed[0])
-            bad = one.wrong + abs(one.wanted - one.images)
-            if bad and not wrong:
-                said = (
-                    f"{one.part}: {one.images} of {one.wanted} images, {one.wrong} of them others"
-                )
-            wrong += bad
-    first = {one.part: one for one in observed[0].evaluations}
-    totals = {
-        part: sum(
-            next((one.wanted for one in each.evaluations if one.part == part), 0)
-            for each in observed
-        )
-        for part in first
-    }
-    fair = ", ".join(f"{times[part]} x {part} of {totals[part]} images" for part in first)
-    return Check(EVALUATED, float(wrong), 0.0, said or fair)
+    """Whether each evaluation read the images of its part, each in its place."""
+    every = [one for each in observed for one in each.evaluations]
+    bad = [one for one in every if one.wrong or one.images != one.wanted]
+    wrong = sum(one.wrong + abs(one.wanted - one.images) for one in bad)
+    times = Counter(one.part for one in observed[0].evaluations)
+    totals = {part: sum(one.wanted for one in every if one.part == part) for part in times}
+    said = ", ".join(f"{n} x {part} of {totals[part] // n} images" for part, n in times.items())
+    for one in bad[:1]:
+        said = f"{one.part}: {one.images} of {one.wanted} images, {one.wrong} of them others"
+    return Check(EVALUATED, float(wrong), 0.0, said)

@@ -1,15 +1,13 @@
 """The training-loop check: compare the first steps of a notebook's loop with the reference.
 
 Before it trains, a notebook lets its loop take a few steps on the reference's batch, in its own
-precision. The network is shallow (``frameworks.*.shallow``). In the deep one of
-``helpers.fairness.reference_checks``, rounding would grow from step to step and hide the
-differences that this check looks for.
+precision. The network is shallow (``frameworks.*.shallow``): in the deep one, rounding would grow
+from step to step and hide the differences that this check looks for.
 
 Thresholds in float32: loss and statistics agree to 1e-5 (found: 5e-7; with an expected difference
 of Adam 5e-6), the way the weights go to 2e-3 of its length (found: 1e-5, with Adam 4e-4). With
-products of 16 bits they are wider, for that rounding is what was asked for, and still far below
-what a wrong loop does: a sum in place of a mean is a way twice as long, BatchNorm's momentum of
-0.99 for 0.9 moves the statistics by half.
+products of 16 bits they are wider, and still far below what a wrong loop does: a sum in place of a
+mean is a way twice as long, BatchNorm's momentum of 0.99 for 0.9 moves the statistics by half.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,17 +17,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from helpers.fairness import reference
+from helpers.fairness import kept_statistics, reference
 from helpers.fairness.check_results import Check
+from helpers.fairness.kept_statistics import GLOBAL
 from helpers.fairness.reference_checks import SINGLE, running_statistics, scale_in_words
 from helpers.networks.weights import Arrays
-from helpers.recipe import RECIPES, Rule
+from helpers.recipe import Rule
 from helpers.recipe.settings import MULTILABEL
 
 
-@dataclass(frozen=True)
-class Limits:
-    """``values`` of the loss and the statistics, ``way`` of the weights (float32 weights hold a
+class Limits(NamedTuple):
+    """Of the loss and the statistics, and of the ``way`` of the weights (float32 weights hold a
     small step with few digits, and Adam turns a gradient near 0 round for the least rounding)."""
 
     values: float
@@ -42,7 +40,6 @@ LIMITS = {
     "fp16": Limits(2e-3, 0.1),  # found: 2e-4, with Adam 0.03
     "bf16": Limits(1e-2, 0.2),  # found: 2e-3, with Adam 0.08
 }
-
 
 SGD, MOMENTUM, ADAM = Rule("sgd"), Rule("momentum", reference.MOMENTUM), Rule("adam")
 RULES = {rule.name: rule for rule in (SGD, MOMENTUM, ADAM)}
@@ -64,16 +61,19 @@ OF_THEIR_OWN = {"momentum": reference.LATE, "adam": reference.EPSILON_FIRST}
 """The paths of such optimisers, by the rule; without decay."""
 
 
+Share = tuple[np.ndarray, np.ndarray]
+
+
 @dataclass(frozen=True)
 class Trial:
     """The training that a notebook's loop has to do for the check, whatever its recipe.
 
     ``weights`` are those of ``framework.shallow``; a step at each of ``rates`` is to be taken by
-    ``rule`` on the same ``shares``, a batch for each device.
+    ``rule`` on the same ``shares``, each device's images and their targets.
     """
 
     weights: Arrays
-    shares: tuple[tuple[np.ndarray, np.ndarray], ...]
+    shares: tuple[Share, ...]
     rule: Rule
     rates: tuple[float, ...]
 
@@ -81,9 +81,6 @@ class Trial:
     def steps(self) -> int:
         return len(self.rates)
 
-
-Share = tuple[np.ndarray, np.ndarray]
-"""A device's images and their targets."""
 
 TrainingLoopCheck = Callable[[Trial], tuple[float, Mapping[str, np.ndarray], np.ndarray]]
 """Takes a trial's steps; their mean loss, the weights afterwards by canonical names, and the
@@ -175,12 +172,8 @@ def _weight_change(loop: _Loop, name: str, rule: str, after: Mapping[str, np.nda
     theirs = _way_of(OF_THEIR_OWN[rule], loop.task)
     rest = float(np.linalg.norm(found - theirs) / np.linalg.norm(expected))
     if rule == "adam":
-        predicted = reference.relative(theirs, expected)
-        why = (
-            "adds epsilon before the bias correction; this predicts a difference of "
-            f"{predicted:.3g}"
-        )
-        return _explained(check, why, rest)
+        why = "adds epsilon before the bias correction; this predicts a difference of "
+        return _explained(check, f"{why}{reference.relative(theirs, expected):.3g}", rest)
     why = "the velocity contains the learning rate, so the steps shrink late when the rate drops"
     explained = _explained(check, why, rest)
     return explained if RATE_APART in loop.skipped else replace(explained, rest=None)
@@ -232,9 +225,12 @@ def _statistics(loop: _Loop) -> list[Check]:
     with those on every device: what is saved and tested later must be what was validated.
     """
     grey, targets = reference.batch_of(loop.task)
-    shares = tuple(
-        (grey // (1 + number), _shifted(targets, number)) for number in range(loop.devices)
-    )
+
+    def other(by: int) -> np.ndarray:
+        """Targets that give other gradients: those of other findings, or other classes."""
+        return np.roll(targets, by, axis=1) if targets.ndim == 2 else (targets + by) % 14
+
+    shares = tuple((grey // (1 + number), other(number)) for number in range(loop.devices))
     start = reference.shallow_arrays()
     _, after, logits = loop.steps(Trial(start, shares, SGD, (STEP,)))
     expected = reference.shallow_logits(after, np.concatenate([share for share, _ in shares]))
@@ -243,13 +239,9 @@ def _statistics(loop: _Loop) -> list[Check]:
         float(np.abs(logits - expected).max()),
         loop.limits.values,
     )
-    survivor = _survivor(after, start, [share for share, _ in shares], loop.limits)
+    grey_of_each, limit = [share for share, _ in shares], loop.limits.values
+    survivor = kept_statistics.survivor(after, grey_of_each, limit)
     return [_together(after, shares, loop.limits), validated, survivor]
-
-
-def _shifted(targets: np.ndarray, by: int) -> np.ndarray:
-    """Targets that give other gradients: those of other findings, or other classes."""
-    return (targets + by) % 14 if targets.ndim == 1 else np.roll(targets, by, axis=1)
 
 
 STEP = 0.1
@@ -278,66 +270,3 @@ def _together(after: Mapping[str, np.ndarray], shares: Sequence[Share], limits: 
             said = "does each device train alone?"
         said = f"not the mean of all devices' gradients: {said}"
     return Check(TOGETHER, difference, limits.way, said)
-
-
-AVERAGE = "the average of all replicas'"
-GLOBAL = (
-    "the global batch's: in training every device normalises with those of all devices' images, "
-    "which predicts the variance"
-)
-
-
-def _survivor(
-    after: Mapping[str, np.ndarray],
-    start: Mapping[str, np.ndarray],
-    shares: Sequence[np.ndarray],
-    limits: Limits,
-) -> Check:
-    """Whose running mean is in the weights after one step, of ``shares`` of grey images.
-
-    The mean of the global batch is the average of the replicas' means. Its variance is not that of
-    theirs, by far: the shares differ. By that a global batch is known for what it is.
-    """
-    name = "which replica's running statistics are kept"
-    if len(shares) == 1:
-        return Check(name, None, None, "there is one device")
-    values = [reference.after_conv0(start, share) for share in shares]
-    kept = [_kept(start, "mean", value.mean(axis=(0, 2, 3))) for value in values]
-    candidates = {f"replica {number}'s": mean for number, mean in enumerate(kept)}
-    candidates[AVERAGE] = np.mean(kept, axis=0)
-    found = after["features.norm0.running_mean"]
-    errors = {who: reference.relative(found, mean) for who, mean in candidates.items()}
-    nearest = min(errors, key=lambda who: errors[who])
-    if nearest == AVERAGE:
-        own, together = _variance_errors(after, start, values)
-        if together < own:
-            return Check(name, own, limits.values, GLOBAL, max(errors[AVERAGE], together))
-    check = Check(name, errors[nearest], limits.values, nearest)
-    if check.verdict == "pass":
-        return check
-    return replace(check, reason=f"none of them; nearest is {nearest}")
-
-
-def _variance_errors(
-    after: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray], values: Sequence[np.ndarray]
-) -> tuple[float, float]:
-    """How far the running variance is from the replicas' average, and from the global batch's.
-
-    Of ``values`` of each replica; divided by n or n - 1, as frameworks do either.
-    """
-
-    def error(variances: Sequence[np.ndarray]) -> float:
-        candidates = (_kept(start, "var", variance) for variance in variances)
-        found = after["features.norm0.running_var"]
-        return min(reference.relative(found, candidate) for candidate in candidates)
-
-    axes, joined = (0, 2, 3), np.concatenate(values)
-    own = [np.mean([value.var(axis=axes, ddof=by) for value in values], axis=0) for by in (0, 1)]
-    return error(own), error([joined.var(axis=axes, ddof=by) for by in (0, 1)])
-
-
-def _kept(start: Mapping[str, np.ndarray], part: str, of_batch: np.ndarray) -> np.ndarray:
-    """The running ``mean`` or ``var`` after one step on a batch with that one."""
-    momentum = RECIPES["chexnet"].bn_momentum
-    old = start[f"features.norm0.running_{part}"]
-    return (1 - momentum) * old + momentum * of_batch

@@ -10,7 +10,7 @@ import numpy as np
 
 from helpers.fairness import check_results, process_checks, training_checks, training_loop
 from helpers.fairness.check_results import DIFFERENT, Check
-from helpers.fairness.training_checks import Observed
+from helpers.fairness.observed import Observed, first_batches
 from helpers.training.run_state import RunState
 
 
@@ -50,7 +50,7 @@ def as_record(observed: Sequence[Observed], step_seconds: Sequence[float]) -> di
     seen = observed[0].seen
     said: dict[str, Any] = {"execution": seen.execution, "convolutions": seen.convolutions}
     said |= {"threads": seen.threads, "switches": list(observed[0].switches)}
-    said["first_batches"] = training_checks.first_batches(observed)
+    said["first_batches"] = first_batches(observed)
     if step_seconds:
         extremes = {"minimum": min(step_seconds), "maximum": max(step_seconds)}
         said["step_seconds"] = {"median": median(step_seconds), **extremes}

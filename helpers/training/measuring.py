@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypeVar
 
-
 from helpers.errors import LoaderError, UserError
 from helpers.fairness import training_checks
 from helpers.fairness.check_results import Check
@@ -171,7 +170,9 @@ def as_record(seconds: Seconds, steps: Mapping[str, int], images: int) -> dict[s
     which it overlaps with computing: nothing is left of such a step, and it has no section.
     """
     return {
-        kind: sections.throughput([images / turn for turn in turns], images=images, steps=steps[kind])
+        kind: sections.throughput(
+            [images / turn for turn in turns], images=images, steps=steps[kind]
+        )
         for kind, turns in seconds.items()
         if min(turns) > 0
     }

@@ -16,8 +16,8 @@ import numpy as np
 
 from helpers.errors import LoaderError
 from helpers.fairness import crops, training_checks, weight_checks
+from helpers.fairness.observed import FIRST, Epoch, Evaluation, Observed
 from helpers.fairness.reference_checks import centre_crop
-from helpers.fairness.training_checks import Epoch, Evaluation, Observed
 from helpers.frameworks import cpu_cores, switches
 from helpers.networks.shapes import RUNNING
 from helpers.networks.weights import Arrays
@@ -168,7 +168,7 @@ class TrainingNotes:
                 about = {"seed": seed, "epoch": self._epoch, "image": image}
                 self._crops.append(crops.of_image(crop, part.read(image), **about))
         size = self.run.recipe.batch_size
-        for step, pixels in enumerate(batches[: training_checks.FIRST] if self._epoch == 1 else []):
+        for step, pixels in enumerate(batches[:FIRST] if self._epoch == 1 else []):
             own = numbers[step * self.images : (step + 1) * self.images]
             places = (slice(at, at + size) for at in range(0, self.images, size))
             each = (np.ascontiguousarray(pixels[of]).tobytes() + own[of].tobytes() for of in places)

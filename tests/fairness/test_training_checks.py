@@ -9,7 +9,7 @@ import pytest
 
 from helpers.fairness import crops, training_checks
 from helpers.fairness.check_results import Check
-from helpers.fairness.training_checks import Epoch, Evaluation, Observed
+from helpers.fairness.observed import Epoch, Evaluation, Observed, first_batches
 from helpers.frameworks.cpu_cores import CpuDevice
 from helpers.frameworks.interface import Seen
 from helpers.recipe import Recipe
@@ -267,8 +267,8 @@ def test_each_process_is_to_run_on_its_devices_cores(
 
 def test_batches_have_one_digest_however_many_processes_share_the_devices() -> None:
     steps = [["a", "b"], ["c", "d"]]
-    together = training_checks.first_batches([process(0, blocks=steps)])
+    together = first_batches([process(0, blocks=steps)])
     apart = [process(rank, blocks=[[step[rank]] for step in steps]) for rank in range(2)]
-    assert training_checks.first_batches(apart) == together
+    assert first_batches(apart) == together
     assert len(set(together)) == 2
-    assert training_checks.first_batches(list(reversed(apart))) != together
+    assert first_batches(list(reversed(apart))) != together

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.fairness import reference, training_loop
+from helpers.fairness import kept_statistics, reference, training_loop
 from helpers.fairness.check_results import Check
 from helpers.fairness.reference_checks import BIASED
 from helpers.fairness.training_loop import ADAM, MOMENTUM, SGD, Trial
@@ -313,10 +313,10 @@ def test_the_global_batchs_are_told_from_an_average(precision: str, bias: int) -
     for of, said, verdict in (
         (
             lambda each: np.mean([variance(one) for one in each], axis=0),
-            training_loop.AVERAGE,
+            kept_statistics.AVERAGE,
             "pass",
         ),
-        (lambda each: variance(np.concatenate(each)), training_loop.GLOBAL, "expected"),
+        (lambda each: variance(np.concatenate(each)), kept_statistics.GLOBAL, "expected"),
     ):
         checks = checks_of(
             lambda t, r, of=of: with_variance(t, of) if t.steps == 1 else r,  # type: ignore[misc]

@@ -18,7 +18,8 @@ from notebook_program import Names, fairness_check, names_of, own_names
 from program_tests import *
 from program_tests import OfPrograms
 
-from helpers.fairness import reference, training_loop
+from helpers.fairness import reference
+from helpers.fairness.kept_statistics import AVERAGE
 from helpers.frameworks import jax as framework
 from helpers.frameworks import jax_checks
 from helpers.networks import jax as networks
@@ -238,5 +239,5 @@ ADAPTER = OfPrograms(
     known=frozenset(BIASED),
     notebooks=(NOTEBOOK,),
     seen=seen,
-    kept=training_loop.AVERAGE,
+    kept=AVERAGE,
 )

@@ -3,7 +3,7 @@
 from planted_cells import *
 from planted_cells import DRAW, Tested, plants, texts_of_steps
 
-from helpers.fairness import training_loop
+from helpers.fairness.kept_statistics import AVERAGE
 
 NOTEBOOK = "ChainerMN_MultiNode"
 IN_ORDER = "else np.arange(len(self))"
@@ -95,6 +95,6 @@ TESTED = Tested(
     PLANTS,
     {NOTEBOOK: "a step without the multi-node optimiser"},
     processes=[NOTEBOOK],
-    kept=training_loop.AVERAGE,
+    kept=AVERAGE,
     ranks="chainermn",
 )

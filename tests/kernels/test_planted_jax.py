@@ -12,7 +12,8 @@ from planted_cells import (
     texts_of_steps,
 )
 
-from helpers.fairness import training_checks, training_loop
+from helpers.fairness import training_checks
+from helpers.fairness.kept_statistics import AVERAGE
 
 SOURCE = "[(self.epoch, i) for i in order]"
 SGD = "optax.sgd(rate, r.momentum or None)"
@@ -143,5 +144,5 @@ TESTED = Tested(
     PLANTS,
     {"JAX_MultiGPU": "a step without all-reduce"},
     expected={1: frozenset({BIASED}), 2: frozenset({BIASED})},
-    kept=training_loop.AVERAGE,
+    kept=AVERAGE,
 )

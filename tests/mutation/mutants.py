@@ -35,6 +35,7 @@ TESTS = {
     "fairness.check_results": ("lab", ["fairness/test_check_results.py"]),
     "training.checkpoint": ("lab", ["training/test_checkpoint.py"]),
     "fairness.training_loop": ("lab", ["fairness/test_training_loop.py"]),
+    "fairness.kept_statistics": ("lab", ["fairness/test_training_loop.py"]),
     "fairness.process_checks": ("lab", ["fairness/test_process_checks.py"]),
     "fairness.reference_checks": (
         "pytorch",
