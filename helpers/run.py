@@ -44,7 +44,7 @@ class Run(RunState):
     """
 
     def __str__(self) -> str:
-        """Versions, devices, recipe and images, a line each."""
+        """Versions, devices, recipe and images, one line each."""
         setup = self.setup
         versions = ", ".join(f"{name} {each}" for name, each in self.framework.versions().items())
         devices = setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}"

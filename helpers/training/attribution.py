@@ -98,7 +98,7 @@ def compiling(content: Mapping[str, Any]) -> float:
 
 
 def cores(content: Mapping[str, Any]) -> int | None:
-    """On how many cores a run's loaders may work; None where its record does not tell."""
+    """The number of cores of a run's loaders; None if its record does not contain it."""
     if cpus := content["devices"].get("cpus"):
         return len({core for cpu in cpus for core in cpu["loader_cores"]})
     usable: int | None = content["hardware"].get("usable_cores")

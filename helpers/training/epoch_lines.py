@@ -33,7 +33,7 @@ class EpochLines:
         self.begin(0)
 
     def begin(self, epoch: int) -> None:
-        """Training begins now, with so many epochs done."""
+        """Training begins now, after this number of epochs."""
         self._printed = self._epoch = epoch
         self._since = time.monotonic()
 

@@ -218,7 +218,7 @@ def _planes_made(folder: Path) -> int | None:
 
 
 def load_data(recipe: Recipe, folder: Path | None) -> Data:
-    """The folder's images, split by the recipe's seed where there is no published split."""
+    """The folder's images, split by the recipe's seed if there is no published split."""
     reader = image_readers.open_images(recipe, folder)
     return Data(
         **image_readers.tables(reader, recipe),

@@ -60,7 +60,7 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     if "devices" in names:  # of torchrun's ranks, which may be auto
         given["devices"] = names["devices"]
     run = RunState.last[id(names)] = kind(file, module, setup, devices, names, given)
-    row = row_of(file.stem, module.KERNEL)
+    row = row_of(file.stem)
     if rank_info.here() is None and row is not None and row.rank_a_device:
         replicas.warm_up()
     return run

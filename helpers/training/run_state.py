@@ -124,10 +124,10 @@ class RunState:
             function(self, *args)
 
     def check_parameters(self) -> None:
-        """See that the parameters are still those that the run began with.
+        """Check that the parameters are still those with which the run began.
 
         Raises:
-            UserError: one was changed since.
+            UserError: a parameter was changed since.
         """
         for name, was in self.given.items():
             now = self.names.get(name, was)

@@ -221,7 +221,7 @@ class EvaluationNotes(Batches):
         self.add(batch, pixels=not self._numbers)
 
     def evaluation(self, name: str, part: Part, run: RunState, processes: int) -> Evaluation:
-        """What this process evaluated of a part: with all others, every image once."""
+        """This process's part of an evaluation; all processes together evaluate each image once."""
         numbers, known, others = self.compared(part)
         wrong = int((~known).sum()) + len(numbers) - len(np.unique(numbers))
         bad = {*numbers[known][others].tolist()}
@@ -235,7 +235,7 @@ class EvaluationNotes(Batches):
 
 
 class Watching:
-    """What is noted of a loop over batches, in the phase in which this is made.
+    """The notes on a loop over batches, in the phase in which this is made.
 
     A context manager: its clock runs inside. ``interface.Watching`` documents the calls.
     """
