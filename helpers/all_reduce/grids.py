@@ -46,7 +46,7 @@ def named(text: str, ranks: int) -> tuple[str, Shape]:
     """A way and its grid, as a user writes them: ``ring``, ``rsaa`` (the squarest), ``rsap 2x4``.
 
     Raises:
-        UserError: no such way, or a grid that is none of so many ranks.
+        UserError: there is no such algorithm, or the grid does not fit the number of ranks.
     """
     found = re.fullmatch(r"([a-z]+)(?: +(\d{1,6})x(\d{1,6}))?", str(text).strip())
     if found is None or found[1] not in NAMES or (found[2] and found[1] not in OVER_GRIDS):

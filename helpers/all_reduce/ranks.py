@@ -38,7 +38,7 @@ class Grid:
         return self._scratch[dtype][:size]
 
     def window(self, nbytes: int) -> Any:
-        """MPI's window onto so many bytes of every rank of the row; all ranks must ask for it."""
+        """MPI's window onto this many bytes of every rank of the row; all ranks must ask for it."""
         if nbytes not in self._windows:
             self._windows[nbytes] = MPI.Win.Allocate(nbytes, 1, comm=self.row)
         return self._windows[nbytes]

@@ -53,7 +53,7 @@ def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
 
 
 def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
-    """The steps are those that ``nnx.Optimizer`` counts."""
+    """The step count is that of ``nnx.Optimizer``."""
     model, optimizer = replica.network, replica.optimizer
     held = nnx.state(model, optimizer.wrt)
     found = {

@@ -6,8 +6,8 @@ survive a fork: all replicas are forked from one server process, which only impo
 notebook needs.
 
 If a replica dies, the others are ended at once, because they would wait for it in a collective.
-Each leads a process group, so that with it goes what it forked: loader workers, Chainer's updater's
-processes.
+Each leads a process group, so that the processes that it forked (loader workers, the processes of
+Chainer's updater) end with it.
 """
 
 import os

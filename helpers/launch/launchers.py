@@ -75,7 +75,7 @@ def _split(listed: str) -> tuple[str, ...]:
 
 
 def choose(launcher: str, nodes: int, *, environment: Mapping[str, str] = os.environ) -> Launcher:
-    """Choose the hosts for so many nodes.
+    """Choose the hosts for this number of nodes.
 
     ``launcher`` is ``mpiexec:node1,node2``, or ``auto``: the nodes of a Slurm allocation, else the
     hosts of Hydra's file, else this machine.

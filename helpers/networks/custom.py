@@ -26,7 +26,7 @@ IMAGES = 2
 def make(
     framework: str, recipe: Recipe, outputs: int, kind: type, shape: Callable[[Any], Any]
 ) -> Any:
-    """The network, of this ``kind``, that the recipe's function makes for so many outputs.
+    """The network of this ``kind`` that the recipe's function returns for these outputs.
 
     NumPy and Python are seeded with the recipe's seed; the caller seeds the framework. ``shape``
     gives that of its logits for ``IMAGES`` images.

@@ -94,7 +94,7 @@ def outputs_of(network: str, arrays: Mapping[str, np.ndarray]) -> int:
 
 
 def names_by_count(count: int) -> list[str]:
-    """The names of the only known net that has so many arrays; ValueError without one."""
+    """The names of the only known network with this number of arrays; ValueError without one."""
     for names in map(shapes, (SHALLOW, *NETWORKS)):
         if len(names) == count:
             return list(names)

@@ -1,9 +1,9 @@
 """The networks in TensorFlow without Keras, written out because it has no model zoo.
 
-Channels last; variables bear torchvision's names, and a network computes in the dtype of the images
-that it is given. ``SAME`` pads a layer with stride on the right first, and torchvision on both
-sides. ``fused_batch_norm`` is given the weight of the *new* value in its running averages and keeps
-the unbiased variance, as PyTorch does.
+Images are channels-last. Variables have torchvision's names, and a network computes in the dtype of
+its images. ``SAME`` pads a layer with stride on the right first, and torchvision on both sides.
+``fused_batch_norm`` is given the weight of the *new* value in its running averages and keeps the
+unbiased variance, as PyTorch does.
 """
 
 from collections.abc import Mapping

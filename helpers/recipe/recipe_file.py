@@ -68,7 +68,7 @@ def file_of(name: str) -> RecipeFile:
 def lookup(name: str, *, demo: bool = False, **changes: Any) -> Recipe:
     """The recipe called ``name``, or in the file ``name``, with some fields changed.
 
-    With ``demo`` as its table ``[demo]`` has it, if it has one.
+    ``demo``: apply its table ``[demo]``, if it has one.
 
     Raises:
         UserError: there is no such recipe, field or value of it, or the file has a mistake.

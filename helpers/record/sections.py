@@ -31,8 +31,7 @@ def training(
 def throughput(rates: Sequence[float], *, images: int, steps: int = 1) -> dict[str, Any]:
     """The sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, from their rounds.
 
-    ``rates`` are the rounds' images/s over all devices; each counted ``steps`` of so many
-    ``images``.
+    ``rates`` are the rounds' images/s over all devices; each round took ``steps`` of ``images``.
     """
     return {
         "steps": steps,

@@ -72,7 +72,7 @@ def _row_of(notebook: str) -> Row | None:
 
 
 def order(notebook: str, kernel: str, launcher: str, nodes: int, devices: int, kind: str) -> Order:
-    """The ranks of a notebook on so many nodes; the launcher is as ``launchers.choose`` takes it.
+    """The ranks of a notebook on its nodes; ``launcher`` is that of ``launchers.choose``.
 
     Raises:
         UserError: the environment has no launcher.

@@ -47,7 +47,7 @@ Seconds = dict[str, list[float]]
 
 
 def steps_of_a_turn(seconds: float) -> int:
-    """How many steps a turn counts, of so many seconds each."""
+    """The number of steps in a measurement, if a step takes this many seconds."""
     enough = math.ceil(TURN_SECONDS / seconds)
     return max(enough, STEPS) if STEPS * seconds < STEPS_SECONDS else enough
 
@@ -67,7 +67,7 @@ def median_of(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def another(seconds: Seconds, spent: float) -> bool:
-    """Whether to take one more round, after so many seconds.
+    """Whether to measure one more round, after this many seconds.
 
     An interval becomes narrower with the square root of the rounds. One that ``MOST_SECONDS`` could
     not make narrow enough is left as it is, and shown as wide.

@@ -55,7 +55,7 @@ def on_devices(row: Mapping[str, Any]) -> str:
 def note(
     axes: Axes, text: str, at: tuple[float, float], by: tuple[float, float], **style: Any
 ) -> None:
-    """Small text next to a point, shifted right and up by so many typographic points."""
+    """Small text next to a data point, shifted right and up by these typographic points."""
     given: dict[str, Any] = {"fontsize": 8, "va": "center", **style}
     axes.annotate(text, at, xytext=by, textcoords="offset points", **given)
 
