@@ -27,6 +27,7 @@ def write_images(folder: Path) -> None:
                 Image.fromarray(pixels).save(folder / part / name / f"{number}.png")
 
 
+SHORT_TURNS = f"{paths.ROOT / 'tests' / 'short_turns'}:{paths.ROOT}"
 RECIPE = """
 [data]
 reader = "imagefolder"
@@ -64,7 +65,7 @@ def assert_script_trains(
     done = subprocess.run(
         [*launcher, script],
         cwd=elsewhere,
-        env=os.environ | {"ROSETTA_RUNS": str(project / "runs")},
+        env=os.environ | {"ROSETTA_RUNS": str(project / "runs"), "PYTHONPATH": SHORT_TURNS},
         capture_output=True,
         text=True,
         check=False,

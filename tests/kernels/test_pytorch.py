@@ -14,6 +14,7 @@ import numpy as np
 import own_networks
 import psutil
 import pytest
+import same_networks
 import torch
 from notebook_cells import failed
 from notebook_program import Names, fairness_check, in_each, names_of, own_names
@@ -156,6 +157,11 @@ def test_the_pixels_of_the_reference_are_torchvisions() -> None:
     rgb = transforms.to_dtype(crop, scale=True).repeat(3, 1, 1)
     seen = transforms.normalize(rgb, list(recipe.mean), list(recipe.std)).numpy()
     assert np.abs(seen - reference_checks.expected_pixels(image, recipe)).max() < 1e-6
+
+
+def test_a_resnet_with_another_epsilon_is_caught() -> None:
+    given = framework, networks, "resnet44", TWO[:1]
+    assert same_networks.verdict(*given, bn_epsilon=2e-5) == "fail"
 
 
 def own_gradients(folder: Path, gradients: Any, code: str | None = None) -> Any:
