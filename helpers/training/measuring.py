@@ -38,7 +38,7 @@ READ_AHEAD = 2
 """Batches that each loader worker has ready: ``DataLoader``'s default."""
 MOST_BATCHES = 2**20
 """In a turn of the loader alone, which may be a function that reads nothing."""
-AMOUNT = "steps, updates and images in the measured turns"
+AMOUNT = "steps, updates and images in the measurements"
 
 
 @dataclass
