@@ -123,7 +123,11 @@ class Loop:
         finally:
             self.phase_now = ""
         if name == "train":
-            self._trained_an_epoch()
+            self.notes.end()
+            if self._epoch == 1:
+                self.first_step = self.clock.first_step_seconds
+            self._step_seconds += self.clock.step_seconds
+            self._data_seconds = self.clock.data_seconds
 
     def watch(self, batches: Iterable[Any]) -> Any:
         """See :meth:`helpers.run.Run.watch`."""
@@ -152,13 +156,6 @@ class Loop:
         """
         last = self.history[-1]
         return median(self._step_seconds or [last["train_seconds"] / last["steps"]])
-
-    def _trained_an_epoch(self) -> None:
-        self.notes.end()
-        if self._epoch == 1:
-            self.first_step = self.clock.first_step_seconds
-        self._step_seconds += self.clock.step_seconds
-        self._data_seconds = self.clock.data_seconds
 
     def log(self, loss: float, scores: np.ndarray, metric: float) -> None:
         """See :meth:`helpers.run.Run.log`."""
@@ -258,8 +255,7 @@ class Loop:
 
     def epochs(self, replica: Any) -> Iterator[int]:
         """See :meth:`helpers.run.Run.epochs`."""
-        run, start = self.run, self.run.start
-        framework = run.framework
+        run, start, framework = self.run, self.run.start, self.run.framework
         self.history, self.first_step = list(start.history), start.first_step
         self.writer = checkpoint.Writer(start)
         if start.epoch:
@@ -271,8 +267,8 @@ class Loop:
             for number in range(start.epoch, run.recipe.epochs):
                 self._epoch = number + 1
                 yield number
-                if len(self.history) != number + 1:
-                    said = f"epoch {number + 1} ended without run.log(loss, scores, metric)"
+                if len(self.history) != self._epoch:
+                    said = f"epoch {self._epoch} ended without run.log(loss, scores, metric)"
                     raise LoaderError(said)
         with launching.ends_in_order(run):
             self._end(replica)

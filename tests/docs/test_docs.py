@@ -173,7 +173,7 @@ def test_readme_figures_are_those_measured() -> None:
 
 def test_every_row_of_the_fairness_check_is_explained() -> None:
     text = (ROOT / "docs" / "fairness-rows.md").read_text(encoding="utf-8")
-    checks = ("reference_checks", "training_loop")
+    checks = ("reference_checks", "training_loop", "kept_statistics")
     sources = [ROOT / "helpers" / "fairness" / f"{module}.py" for module in checks]
     code = "".join(source.read_text(encoding="utf-8") for source in sources)
     made = re.findall(r'Check\(\s*f?"([^"{]+)', code) + list(
