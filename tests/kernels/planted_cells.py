@@ -387,7 +387,8 @@ def cases(tested: Tested) -> Iterator[Any]:
     Two devices first: what some frameworks have compiled for them serves one, too.
     """
     for notebook, own in tested.own.items():
-        yield AND.join((*EVERY_DAY, own)), notebook, 2
+        names = AND.join((*EVERY_DAY, own))
+        yield pytest.param(names, notebook, 2, id=f"every day-{notebook}-2")
     measured = [name for name, plant in tested.plants.items() if plant.measured]
     for notebook in tested.notebooks if measured else ():
         later = [pytest.mark.slow] if tested.module != "pytorch" else []
