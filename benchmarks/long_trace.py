@@ -20,8 +20,7 @@ import common
 import numpy as np
 
 from gpumon.gpu import METRICS
-from gpumon.trace_files import FORMAT
-from gpumon.writer import Writer
+from gpumon.trace_files import FORMAT, Writer
 
 INTERVAL, CORES = 1.0, 32
 OF_GPU = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 BROKEN_PIPE = 141
 """Exit code if the reader of the output has ended, as in `… | head`: that of SIGPIPE."""
-PICTURES = ("png", "svg", "pdf")
+PICTURES = (".png", ".svg", ".pdf")
 Run = Callable[[argparse.Namespace], int | None]
 """Runs a parsed command; returns an exit code other than 0."""
 
@@ -136,7 +137,7 @@ def _add_traces(command: argparse.ArgumentParser) -> None:
 
 
 def _read(trace: Any) -> Trace:
-    """A trace to work with; prints what is missing in it, whatever else the command shows."""
+    """A trace; prints what is missing in it, whatever else the command shows."""
     with required_for("gpumon"):
         from gpumon.trace import read
         from gpumon.trace_notes import problems
@@ -181,7 +182,7 @@ def _summary(options: argparse.Namespace) -> None:
 
 def _plot(options: argparse.Namespace) -> None:
     *others, last = options.trace
-    if others and not options.out and _kind(last) in (*PICTURES, "html"):
+    if others and not options.out and last.suffix in (*PICTURES, ".html"):
         traces = " ".join(map(str, others))
         raise MonitorError(
             f"{last} is no trace: to write the chart there, give -o: gpumon plot {traces} -o {last}"
@@ -190,10 +191,16 @@ def _plot(options: argparse.Namespace) -> None:
     out = options.out or trace.path.with_name(trace.path.name + ".png")
     series = [name.strip() for name in (options.series or "").split(",") if name.strip()]
     look = {"title": options.title, "theme": options.theme, "series": series}
-    if out.suffix == ".html":
-        _write(out, trace.html(**look).encode())
+    kind = out.suffix.lower()
+    if kind not in (*PICTURES, ".html"):
+        raise MonitorError(f"cannot draw to {out}: use .png, .svg, .pdf or .html")
+    data = io.BytesIO()
+    if kind == ".html":
+        data.write(trace.html(**look).encode())
     else:
-        _save(trace.plot(**look), out)
+        trace.plot(**look).savefig(data, format=kind[1:], dpi=150)
+    write_atomically(out, lambda file: file.write_bytes(data.getvalue()))
+    print(out)
 
 
 def _export(options: argparse.Namespace) -> None:
@@ -206,38 +213,16 @@ def _devices(_: argparse.Namespace) -> None:
     print(describe(capabilities()))
 
 
-def _kind(path: Path) -> str:
-    return path.suffix.lstrip(".").lower()
-
-
-def _save(figure: object, out: Path) -> None:
-    import io
-
-    kind = _kind(out)
-    if kind not in PICTURES:
-        raise MonitorError(f"cannot draw to {out}: use .png, .svg, .pdf or .html")
-    data = io.BytesIO()
-    figure.savefig(data, format=kind, dpi=150)  # type: ignore[attr-defined]
-    _write(out, data.getvalue())
-
-
-def _write(out: Path, data: bytes) -> None:
-    write_atomically(out, lambda file: file.write_bytes(data))
-    print(out)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; user errors are one line on standard error and exit code 2."""
     try:
         try:
             with warnings_as_lines():
                 options = parser().parse_args(arguments)
-                code = options.run(options) or 0
-        except SystemExit:  # argparse's, once it has printed the help
-            _flush()
-            raise
-        _flush()
-        return code
+                return options.run(options) or 0
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except MonitorError as error:
         print(f"gpumon: {error}", file=sys.stderr)
         return 2
@@ -252,11 +237,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = error.filename or "standard output"
         print(f"gpumon: cannot write to {where}: {error.strerror}", file=sys.stderr)
         return 2
-
-
-def _flush() -> None:
-    if sys.stdout is not None:
-        sys.stdout.flush()
 
 
 def _drop_output() -> None:

@@ -1,31 +1,43 @@
 """This module finds what limited each phase, and states it in a sentence with its numbers.
 
-The rules are tried in the order of ``RULES``, and the first match gives the phase's sentence.
-Causes that invalidate other numbers come first. Each rule is strict, because no sentence is better
-than a wrong one. ``docs/gpumon.md`` has them as a table; the limits are here, and in
-:mod:`gpumon.phase_metrics`.
+The rules are tried in the order of ``RULES``, and the first that holds is the phase's sentence:
+what makes other figures worthless comes before what they would say. Each rule asks for more than
+it needs, because no sentence is better than a wrong one. ``docs/gpumon.md`` has them as a table.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Optional
 
-from gpumon import stats
-from gpumon.phase_metrics import (
-    Phase,
-    idle_pauses,
-    phase_of,
-    throttle_cause,
-    throttled_clocks,
-    throttled_share,
-)
-from gpumon.recording import NAN, Recording
-from gpumon.summary import WHOLE, rows_of
-from gpumon.words import Row
+import numpy as np
 
+from gpumon import stats
+from gpumon.recording import NAN, Recording
+from gpumon.summary import IDLE_BELOW, WHOLE, host_share, rows_of, throttled
+from gpumon.words import THROTTLING, Row, qualified_gpu_name, reasons
+
+USED = 5.0
+"""Percent of utilisation: a GPU below did not take part, and is not judged."""
+MEASURED = 0.9
+"""The least share of a phase that is measured where a sentence rests on it: by GPU and figure."""
+COARSE = 1.0
+"""Seconds between samples: with more, pauses are not distinguished."""
+AT_WORK = 50.0
+"""Percent of utilisation: above, a clock that nothing holds down is a usual one."""
+SERIES = {
+    "utilisation mean (%)": "utilisation (%)",
+    "others' SM use mean (%)": "SM use others (%)",
+    "SM activity mean (%)": "SM activity (%)",
+    "power mean (W)": "power (W)",
+    "throttled share (%)": "throttle reasons (bits)",
+}
+"""The series behind each column of a GPU's row that the diagnosis reads."""
+NEEDED = ("utilisation mean (%)", "others' SM use mean (%)")
+"""Without these, where a GPU has them, nothing of a phase is sure."""
 LEAST_SECONDS = 5.0
 LEAST_STRETCH = 2.0
 """Seconds of a phase's stretches, on average: the driver's utilisation is a mean of up to one."""
@@ -39,6 +51,7 @@ FLAT = 60.0
 FULL_CPU, FREE_CPU = 90.0, 80.0
 THROTTLED_SHARE, LOWER_CLOCK = 20.0, 0.95
 IMBALANCE, HIGHEST = 25.0, 50.0
+ACTIVITY = "SM activity mean (%)"
 BUSY = 90.0
 FILLED = 50.0
 """Percent of SM activity. NVIDIA's manual of DCGM: less likely indicates ineffective use."""
@@ -72,9 +85,8 @@ def diagnose(recording: Recording) -> list[Diagnosis]:
 
     A trace without phases counts as one phase, ``(all)``.
     """
-    rows = rows_of(recording)
     by_phase: dict[str, list[Row]] = {}
-    for row in rows:
+    for row in rows_of(recording):
         by_phase.setdefault(row["phase"], []).append(row)
     if len(by_phase) > 1:
         del by_phase[WHOLE]
@@ -83,19 +95,110 @@ def diagnose(recording: Recording) -> list[Diagnosis]:
         repeats.setdefault(mark.name, []).append((mark.start, mark.end))
     found = []
     for name, own in by_phase.items():
-        spans = stats.union(repeats[name])
-        starts = sorted(start for start, _ in repeats[name])
-        seconds = sum(end - start for start, end in spans)
-        stretch = max(LEAST_STRETCH, FEW * recording.step)
-        if seconds < LEAST_SECONDS or seconds / len(spans) < stretch:
-            continue
-        phase = phase_of(recording, spans, starts, own, seconds)
-        for kind, rule in RULES.items():
-            said = rule(phase)
-            if said is not None:
-                found.append(Diagnosis(name, kind, *said))
-                break
+        if phase := phase_of(recording, repeats[name], own):
+            said = ((kind, rule(phase)) for kind, rule in RULES.items())
+            found += [Diagnosis(name, kind, *one) for kind, one in said if one][:1]
     return found
+
+
+@dataclass
+class Phase:
+    """One phase.
+
+    spans: its repeats, joined where they touch, seconds in all. starts: of the repeats, in order.
+    gpus: the rows of the GPUs that took part; hosts: of the machines. A row lacks the figures that
+    rest on less than ``MEASURED`` of the phase.
+    """
+
+    recording: Recording
+    spans: Sequence[stats.Span]
+    starts: Sequence[float]
+    weights: stats.Weights
+    seconds: float
+    gpus: list[Row] = field(default_factory=list)
+    hosts: list[Row] = field(default_factory=list)
+    all_took_part: bool = False
+
+    def values(self, device: str, quantity: str) -> stats.Floats:
+        """A series; NaN where there is none."""
+        found = self.recording.series(f"{device}/{quantity}")
+        return np.full(len(self.recording.times), NAN) if found is None else found
+
+    def is_known(self, values: stats.Floats) -> bool:
+        """Whether enough is known during the phase to say something of all of it."""
+        return stats.known(values, self.weights).total >= MEASURED * self.seconds
+
+    def name(self, row: Row) -> str:
+        return qualified_gpu_name(row["device"])
+
+    @property
+    def together(self) -> str:
+        """The GPUs that took part, in words."""
+        if len(self.gpus) == 1:
+            return self.name(self.gpus[0])
+        return f"the {len(self.gpus)} GPUs" + ("" if self.all_took_part else " in use")
+
+
+def phase_of(
+    recording: Recording, marked: Sequence[stats.Span], rows: Sequence[Row]
+) -> Phase | None:
+    """What is known of a phase, unless it is too short; rows: those that the summary has of it."""
+    spans = stats.union(marked)
+    seconds = sum(end - start for start, end in spans)
+    stretch = max(LEAST_STRETCH, FEW * recording.step)
+    if seconds < LEAST_SECONDS or seconds / len(spans) < stretch:
+        return None
+    weights = stats.weights(recording.times, recording.end, spans)
+    phase = Phase(recording, spans, sorted(start for start, _ in marked), weights, seconds)
+    devices = {device["name"]: device for device in recording.devices}
+    gpus = [row for row in rows if devices.get(row["device"], {}).get("kind") == "gpu"]
+    sure = []
+    for row in gpus:
+        known = {
+            column: value
+            for column, value in row.items()
+            if column not in SERIES or phase.is_known(phase.values(row["device"], SERIES[column]))
+        }
+        needed = [column for column in NEEDED if not math.isnan(row.get(column, NAN))]
+        if row["measured (s)"] >= MEASURED * seconds and all(each in known for each in needed):
+            sure.append(known)
+    if len(sure) == len(gpus):
+        phase.gpus = [row for row in sure if row.get("utilisation mean (%)", NAN) >= USED]
+    phase.all_took_part = len(phase.gpus) == len(gpus)
+    for row in rows:
+        if devices.get(row["device"], {}).get("kind") == "host":
+            cpu = host_share(recording, devices[row["device"]]).cpu
+            known = phase.is_known(phase.values(row["device"], "cpu (%)") if cpu is None else cpu)
+            phase.hosts.append(row if known else {**row, "utilisation mean (%)": NAN})
+    return phase
+
+
+def idle_pauses(phase: Phase, device: str) -> tuple[float, int]:
+    """Percent of a phase without work, and in how many pauses.
+
+    Not counted is the pause with which a repeat begins, while its loader fills.
+    """
+    values = phase.values(device, "utilisation (%)")
+    if phase.recording.step > COARSE:
+        return 0.0, 0
+    edges = np.append(phase.recording.times, phase.recording.end)
+    idle = counted = 0.0
+    count = 0
+    for start, end in phase.spans:
+        begun = resting = False
+        following = bisect_right(phase.starts, start)
+        for place, seconds in zip(*stats.inside(edges, [(start, end)]), strict=True):
+            while following < len(phase.starts) and phase.starts[following] < edges[place + 1]:
+                begun, following = False, following + 1  # another repeat, without time between
+            if not math.isnan(values[place]):  # a hole neither ends a pause nor begins one
+                rests = values[place] < IDLE_BELOW
+                begun = begun or not rests
+                if begun:
+                    counted += seconds
+                    idle += seconds * rests
+                    count += rests and not resting
+                resting = rests
+    return (100 * idle / counted if counted else 0.0), count
 
 
 def _shared(phase: Phase) -> Found:
@@ -149,21 +252,44 @@ def _input_bound(phase: Phase) -> Found:
 
 
 def _throttled(phase: Phase) -> Found:
-    known = [row for row in phase.gpus if "throttled share (%)" in row]
-    shares = [(throttled_share(phase, row["device"]), row) for row in known]
-    throttled = [(share, row) for share, row in shares if share >= THROTTLED_SHARE]
-    for share, row in sorted(throttled, key=lambda found: -found[0]):
-        device = row["device"]
-        lower, usual = throttled_clocks(phase, device)
-        if lower > LOWER_CLOCK * usual:
-            continue  # the driver names a reason, and the clock hardly knows
-        clocks = f", to {lower:,.0f} instead of {usual:,.0f} MHz" if lower < usual else ""
-        figures = {"throttled share (%)": share}
-        if clocks:
-            figures |= {"SM clock while throttled (MHz)": lower, "SM clock otherwise (MHz)": usual}
-        how = f"for {share:.0f} % of the time{clocks} ({throttle_cause(phase, device)})"
-        return f"{phase.name(row)} ran with throttled clocks {how}", figures
-    return None
+    """Only what was throttled at work counts: an idle GPU's clock is low by itself."""
+    found = []
+    for row in phase.gpus:
+        if "throttled share (%)" not in row:
+            continue
+        busy = phase.values(row["device"], "utilisation (%)")
+        bits = phase.values(row["device"], "throttle reasons (bits)")
+        held = throttled(bits)
+        places, seconds = phase.weights
+        at_work = ((busy >= IDLE_BELOW) & (held == 1))[places]
+        share = 100 * float(seconds[at_work].sum()) / phase.seconds
+        clock = phase.values(row["device"], "SM clock (MHz)")
+        clock = np.where(busy >= AT_WORK, clock, NAN)
+        lower, usual = (
+            stats.known(np.where(held == state, clock, NAN), phase.weights).mean()
+            for state in (1, 0)
+        )
+        # Else the driver names a reason, and the clock hardly knows.
+        if share >= THROTTLED_SHARE and not lower > LOWER_CLOCK * usual:
+            found.append((share, lower, usual, _cause(stats.known(bits, phase.weights)), row))
+    if not found:
+        return None
+    share, lower, usual, why, row = max(found, key=lambda each: each[0])
+    clocks, figures = "", {"throttled share (%)": share}
+    if lower < usual:
+        clocks = f", to {lower:,.0f} instead of {usual:,.0f} MHz"
+        figures |= {"SM clock while throttled (MHz)": lower, "SM clock otherwise (MHz)": usual}
+    how = f"for {share:.0f} % of the time{clocks} ({why})"
+    return f"{phase.name(row)} ran with throttled clocks {how}", figures
+
+
+def _cause(bits: stats.Known) -> str:
+    """What held the clocks down for most of the time."""
+    seconds: dict[str, float] = {}
+    for value, held in zip(*bits, strict=True):
+        for why in reasons(int(value) & THROTTLING):
+            seconds[why] = seconds.get(why, 0.0) + held
+    return max(seconds, key=lambda name: seconds[name], default="")
 
 
 def _imbalanced(phase: Phase) -> Found:
@@ -187,31 +313,25 @@ def _means(phase: Phase, column: str) -> list[float]:
     return [row.get(column, NAN) for row in phase.gpus]
 
 
-def _is_busy(phase: Phase) -> bool:
-    return bool(phase.gpus) and min(_means(phase, "utilisation mean (%)")) >= BUSY
-
-
 def _low_occupancy(phase: Phase) -> Found:
-    activity = _means(phase, "SM activity mean (%)")
-    if not (_is_busy(phase) and all(share < FILLED for share in activity)):
+    busy, activity = (_means(phase, each) for each in ("utilisation mean (%)", ACTIVITY))
+    if not (min(busy, default=0.0) >= BUSY and all(share < FILLED for share in activity)):
         return None
-    busy = _means(phase, "utilisation mean (%)")
     mean, filled = sum(busy) / len(busy), sum(activity) / len(activity)
     return (
         f"{phase.together} ran a kernel for {mean:.0f} % of the time, but those filled only "
         f"{filled:.0f} % of the SMs: larger batches or fewer, larger kernels would fill more",
-        {"utilisation mean (%)": mean, "SM activity mean (%)": filled},
+        {"utilisation mean (%)": mean, ACTIVITY: filled},
     )
 
 
 def _ok(phase: Phase) -> Found:
-    if not (_is_busy(phase) and phase.all_took_part):
+    busy, activity = (_means(phase, each) for each in ("utilisation mean (%)", ACTIVITY))
+    if not (min(busy, default=0.0) >= BUSY and phase.all_took_part):
         return None
-    busy = _means(phase, "utilisation mean (%)")
     figures = {"utilisation mean (%)": sum(busy) / len(busy)}
-    activity = _means(phase, "SM activity mean (%)")
     if all(share >= FILLED for share in activity):
-        filled = figures["SM activity mean (%)"] = sum(activity) / len(activity)
+        filled = figures[ACTIVITY] = sum(activity) / len(activity)
         how = f"with {filled:.0f} % SM activity"
     else:
         limits = {one["name"]: one.get("power limit (W)") or NAN for one in phase.recording.gpus}
@@ -236,9 +356,8 @@ RULES: dict[str, Callable[[Phase], Found]] = {
 
 def sentences(found: Sequence[Diagnosis]) -> list[str]:
     """As lines for people: ``train: GPU 0 had no work for 51 % of the time, ...``."""
-    return [("" if one.phase == WHOLE else f"{one.phase}: ") + line(one) for one in found]
-
-
-def line(one: Diagnosis) -> str:
-    """The sentence as it stands alone, without its phase."""
-    return f"{one.sentence[:1].upper()}{one.sentence[1:]}."
+    return [
+        f"{'' if one.phase == WHOLE else f'{one.phase}: '}"
+        f"{one.sentence[:1].upper()}{one.sentence[1:]}."
+        for one in found
+    ]

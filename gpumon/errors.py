@@ -6,6 +6,7 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 
 def printable(text: object) -> str:
@@ -34,28 +35,23 @@ class MonitorError(Exception):
         return [str(self)]
 
 
+@dataclass(eq=False)
 class Unavailable(Exception):
-    """A series cannot be read; the message is the reason that the trace keeps.
+    """A series cannot be read; the reason is what the trace keeps.
 
     permanent: asking again is pointless (not supported, function missing in this driver).
     lost: the whole device is gone. wrong_request: the user asked for what is not there.
     code: NVML's own number of the error.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        permanent: bool = False,
-        lost: bool = False,
-        wrong_request: bool = False,
-        code: int | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.permanent = permanent
-        self.lost = lost
-        self.wrong_request = wrong_request
-        self.code = code
+    reason: str
+    permanent: bool = False
+    lost: bool = False
+    wrong_request: bool = False
+    code: int | None = None
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 def warn(message: str) -> None:

@@ -61,26 +61,6 @@ def _write_csv(recording: Recording, path: Path) -> None:
     table.to_csv(path, float_format="%.9g", lineterminator="\n")
 
 
-def phases_to_pandas(recording: Recording) -> pd.DataFrame:
-    """See :meth:`gpumon.Trace.phases`."""
-    columns = ["phase", "depth", "start (s)", "end (s)", "seconds", "process", "open"]
-    rows = [
-        {
-            "phase": mark.name,
-            "depth": mark.depth,
-            "start (s)": mark.start,
-            "end (s)": mark.end,
-            "seconds": mark.end - mark.start,
-            "process": mark.process,
-            "open": mark.open,
-            **{k: v for k, v in mark.attributes.items() if k not in columns},
-        }
-        for mark in recording.marks
-    ]
-    extra = dict.fromkeys(key for row in rows for key in row if key not in columns)
-    return pd.DataFrame(rows, columns=[*columns, *extra])
-
-
 def _chrome_document(recording: Recording) -> dict[str, Any]:
     """The whole document in Chrome's trace format, ready for JSON."""
     return {

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
-from gpumon.gpu_processes import sharing_sources
-from gpumon.nvml import Device, failure, field_values, nvml, query
+import psutil
+
+from gpumon.nvml import Device, close_nvml, failure, field_values, nvml, open_nvml, query
 from gpumon.series import Series, Source, Unavailable, per_second
 
 MIB = 2**20
@@ -31,6 +33,13 @@ METRICS = (
     (60, "NVLink received (MiB/s)", 0),
 )
 ALL_LINKS = 0xFFFFFFFF
+EVERY = 5.0
+"""Seconds. NVML takes milliseconds to list processes, under a lock of the driver: not often."""
+MOST_NEIGHBOURS = 20
+"""Events on a GPU: another user may start one process after the other."""
+NOT_FOUND = 6
+Holder = tuple[int, float | None]
+"""A process that computes on a GPU, and MiB of its memory; None where the driver does not say."""
 
 
 def gpu_sources(device: Device, own_processes: Callable[[], set[int]]) -> list[Source]:
@@ -44,8 +53,8 @@ def gpu_sources(device: Device, own_processes: Callable[[], set[int]]) -> list[S
     return [
         _utilisation(device),
         *_figures(device),
-        _energy(device),
-        *sharing_sources(device, own_processes),
+        _memory(device, own_processes),
+        _use(device, own_processes),
         *([] if has_metrics else _links(device)),
         *metrics,
     ]
@@ -74,7 +83,14 @@ def _figures(device: Device) -> list[Source]:
     clock = pynvml.nvmlDeviceGetClockInfo
 
     def call(name: str, *arguments: Any) -> Calls:
-        return {name: functools.partial(getattr(pynvml, name), handle, *arguments)}
+        return {name: partial(getattr(pynvml, name), handle, *arguments)}
+
+    start: list[int] = []
+
+    def joules() -> float:
+        now = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+        start[:] = start or [now]
+        return (now - start[0]) / MILLI
 
     figures: dict[str, tuple[int, float, Calls]] = {
         # Version 2 leaves out what the driver reserves for itself, as nvidia-smi does. Frameworks'
@@ -101,6 +117,10 @@ def _figures(device: Device) -> list[Source]:
         # NVML's bits, see gpumon.words.reasons; the second name is that before driver 535.
         "throttle reasons (bits)": (0, 1.0, call("nvmlDeviceGetCurrentClocksEventReasons")
                                     | call("nvmlDeviceGetCurrentClocksThrottleReasons")),
+        # The counter itself runs since the driver was loaded.
+        "energy (J)": (1, 0.5, {
+            "nvmlDeviceGetTotalEnergyConsumption, difference from the start": joules
+        }),
     }  # fmt: skip
     return [_figure(device, name, *figure) for name, figure in figures.items()]
 
@@ -112,22 +132,8 @@ def _figure(device: Device, name: str, digits: int, every: float, calls: Calls) 
             call()
             api, read = name_of, call
             break
-    return Source(
-        device.name, [Series(f"{device.name}/{name}", api, digits)], lambda: [read()], every
-    )
-
-
-def _energy(device: Device) -> Source:
-    """Joules since the trace began. The counter itself runs since the driver was loaded."""
-    count, handle, start = nvml().nvmlDeviceGetTotalEnergyConsumption, device.handle, list[int]()
-
-    def read() -> list[float]:
-        now = count(handle)
-        start[:] = start or [now]
-        return [(now - start[0]) / MILLI]
-
-    api = "nvmlDeviceGetTotalEnergyConsumption, difference from the start"
-    return Source(device.name, [Series(f"{device.name}/energy (J)", api, 1)], read, 0.5)
+    series = [Series(f"{device.name}/{name}", api, digits)]
+    return Source(device.name, series, lambda: [read()], every)
 
 
 def _gpm(device: Device) -> tuple[list[Source], bool]:
@@ -136,20 +142,15 @@ def _gpm(device: Device) -> tuple[list[Source], bool]:
     A metric that fails is missing alone. Without GPM, the series that nothing else gives are there
     with the reason.
     """
-    pynvml = nvml()
     try:
-        if not query(pynvml.nvmlGpmQueryDeviceSupport, device.handle).isSupportedDevice:
+        if not query(nvml().nvmlGpmQueryDeviceSupport, device.handle).isSupportedDevice:
             raise Unavailable("GPM is not supported by this GPU (Hopper or later)", permanent=True)
         return [_metrics(device)], True
     except Unavailable as error:
         reason = str(error)
-
-    def read() -> list[float]:
-        raise Unavailable(reason, permanent=True)
-
     names = [name for _, name, _ in METRICS if name.endswith("(%)")]
-    series = [Series(f"{device.name}/{name}", "nvmlGpmMetricsGet") for name in names]
-    return [Source(device.name, series, read, 0.5)], False
+    series = [Series(f"{device.name}/{name}", "nvmlGpmMetricsGet", 0, reason) for name in names]
+    return [Source(device.name, series, list, 0.5, dead=True)], False
 
 
 def _metrics(device: Device) -> Source:
@@ -193,10 +194,8 @@ def _metrics(device: Device) -> Source:
 def _links(device: Device) -> list[Source]:
     pynvml = nvml()
     pcie = [pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES]
-    nvlink = [
-        (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ALL_LINKS),
-        (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS),
-    ]
+    way = "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_"
+    nvlink = [(getattr(pynvml, f"{way}{end}"), ALL_LINKS) for end in ("TX", "RX")]
     excuse = "; the other way, nvmlDeviceGetPcieThroughput, blocks for 20 ms and is not used"
     return [
         _counters(device, "PCIe", pcie, 2**20, excuse),
@@ -215,9 +214,111 @@ def _counters(device: Device, bus: str, fields: list[Any], per_mib: int, excuse:
         try:
             return rates(field_values(device.handle, fields))
         except Unavailable as error:
-            error.args = (f"{error}{excuse}",)
+            error.reason += excuse
             # What a driver does not know, it will not learn.
             error.permanent |= error.code == nvml().NVML_ERROR_INVALID_ARGUMENT
             raise
 
     return Source(device.name, series, read, 0.5)
+
+
+def cached(members: Callable[[], Iterable[int]]) -> Callable[[], set[int]]:
+    """The watched program's processes, looked up once a second at most for all GPUs."""
+    found: set[int] = set()
+    looked = [float("-inf")]
+
+    def known() -> set[int]:
+        if time.monotonic() - looked[0] > 1.0:
+            found.clear()
+            found.update(members())
+            looked[0] = time.monotonic()
+        return found
+
+    return known
+
+
+def _memory(device: Device, own_processes: Callable[[], set[int]]) -> Source:
+    """Memory of the program and of others, each of whose processes is an event, once."""
+    api = "nvmlDeviceGetComputeRunningProcesses; unknown processes (a container) are no reading"
+    names = ("memory mine (MiB)", "memory others (MiB)", "other processes (count)")
+    reported: set[int] = set()
+
+    def read() -> list[float | None]:
+        holders = processes_on(device.handle)
+        own = own_processes() if holders else set()
+        others = [holder for holder in holders if holder[0] not in own]
+        if any(not psutil.pid_exists(process) for process, _ in others):
+            return [None, None, None]
+        for process, memory in others:
+            if process not in reported and len(reported) < MOST_NEIGHBOURS:
+                reported.add(process)
+                event = {"device": device.name, "process": process, "name": process_name(process)}
+                source.pending_events.append(("shared", event | {"memory (MiB)": memory}))
+        ours = [holder for holder in holders if holder[0] in own]
+        return [_sum(ours), _sum(others), float(len(others))]
+
+    series = [Series(f"{device.name}/{name}", api) for name in names]
+    source = Source(device.name, series, read, EVERY)
+    return source
+
+
+def _use(device: Device, own_processes: Callable[[], set[int]]) -> Source:
+    """Each process's mean over the driver's samples since the reading before."""
+    pynvml = nvml()
+    api = "nvmlDeviceGetProcessUtilization, mean of the driver's samples since the reading before"
+    seen = [0]
+
+    def read() -> list[float | None]:
+        try:
+            samples = query(pynvml.nvmlDeviceGetProcessUtilization, device.handle, seen[0])
+        except Unavailable as error:
+            if error.code != NOT_FOUND:
+                raise
+            return [0.0, 0.0]  # no process has used it since
+        fresh: dict[int, list[int]] = {}
+        for sample in samples:
+            if sample.timeStamp > seen[0] and sample.smUtil <= 100:
+                fresh.setdefault(int(sample.pid), []).append(int(sample.smUtil))
+        seen[0] = max([seen[0], *(int(sample.timeStamp) for sample in samples)])
+        own = own_processes()
+        if any(p not in own and not psutil.pid_exists(p) for p in fresh):
+            return [None, None]
+        means = {process: sum(shares) / len(shares) for process, shares in fresh.items()}
+        ours = sum(mean for process, mean in means.items() if process in own)
+        return [min(100.0, ours), min(100.0, sum(means.values()) - ours)]
+
+    series = [Series(f"{device.name}/SM use {whose} (%)", api, 1) for whose in ("mine", "others")]
+    return Source(device.name, series, read, EVERY)
+
+
+def _sum(holders: Sequence[Holder]) -> float | None:
+    amounts = [memory for _, memory in holders if memory is not None]
+    return sum(amounts) if len(amounts) == len(holders) else None
+
+
+def processes_on(handle: Any) -> list[Holder]:
+    """The processes that compute on a GPU now; Unavailable if the driver does not report them."""
+    return [
+        (int(one.pid), None if one.usedGpuMemory is None else one.usedGpuMemory / MIB)
+        for one in query(nvml().nvmlDeviceGetComputeRunningProcesses, handle)
+    ]
+
+
+def compute_processes(uuids: Sequence[str]) -> list[tuple[str, int, float | None]]:
+    """GPU, process and its memory in MiB (None where the driver does not say) on these GPUs.
+
+    Opens NVML for this one question. Raises Unavailable if the driver does not report them.
+    """
+    open_nvml()
+    try:
+        handles = [(uuid, query(nvml().nvmlDeviceGetHandleByUUID, uuid)) for uuid in uuids]
+        return [(uuid, *holder) for uuid, handle in handles for holder in processes_on(handle)]
+    finally:
+        close_nvml()
+
+
+def process_name(process: int) -> str | None:
+    """A process's name; None where it is gone or hidden."""
+    with contextlib.suppress(psutil.Error):
+        return str(psutil.Process(process).name())
+    return None

@@ -9,6 +9,7 @@ thread, through IPython's display.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -16,13 +17,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from gpumon import launch
 from gpumon.errors import MonitorError
 from gpumon.trace import Trace, read
-from gpumon.trace_files import temporary_path, write_atomically
+from gpumon.trace_files import write_atomically
 
 REST = 20.0
 
@@ -41,14 +42,13 @@ def chart_file(prefix: Path) -> Path:
 class LiveView:
     """Keeps one output of the cell up to date until ``stop()``."""
 
-    def __init__(self, prefix: Path, period: float, display: Any = None) -> None:
-        self._prefix = prefix
+    def __init__(
+        self, prefix: Path, period: float, put: Callable[[bytes], object] | None = None
+    ) -> None:
+        self._prefix, self._period = prefix, period
+        self._put = put or _notebook_output()
         self._file = chart_file(prefix)
         self._file.unlink(missing_ok=True)
-        self._display = display or _NotebookOutput
-        self._handle: Any = None
-        self._shown = 0
-        self._period = period
         config = {"path": str(prefix), "period": period, "parent": os.getpid()}
         self._process = launch.start(
             "gpumon.live_chart", config, subprocess.DEVNULL, subprocess.DEVNULL
@@ -58,25 +58,13 @@ class LiveView:
         self._thread.start()
 
     def _keep(self) -> None:
+        shown = 0
         while not self._ended.wait(self._period / 4):
-            self._show()
-
-    def _show(self) -> None:
-        try:
-            changed = self._file.stat().st_mtime_ns
-            if changed == self._shown:
-                return
-            data = self._file.read_bytes()
-        except OSError:
-            return
-        self._shown = changed
-        self._put(data)
-
-    def _put(self, data: bytes) -> None:
-        if self._handle is None:
-            self._handle = self._display(data)
-        else:
-            self._handle.update(data)
+            with contextlib.suppress(FileNotFoundError):
+                changed = self._file.stat().st_mtime_ns
+                if changed != shown:
+                    self._put(self._file.read_bytes())
+                    shown = changed
 
     def stop(self) -> None:
         """One last picture of the whole trace, drawn here, and nothing is left behind."""
@@ -86,7 +74,8 @@ class LiveView:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._thread.join(5)
-        for file in (self._file, temporary_path(self._file, self._process.pid)):
+        # What it was writing lies beside it, under its number.
+        for file in (self._file, self._file.with_name(f".gpumon-{self._process.pid}.png")):
             file.unlink(missing_ok=True)
         self._put(_draw(read(self._prefix)))
 
@@ -95,17 +84,13 @@ def _draw(trace: Trace) -> bytes:
     return trace.plot()._repr_png_()  # type: ignore[attr-defined, no-any-return]
 
 
-class _NotebookOutput:
-    """An output of a cell that holds one PNG, through IPython."""
+def _notebook_output() -> Callable[[bytes], object]:
+    """What shows a PNG in an output of the cell, and each later one in its place."""
+    from IPython.display import DisplayHandle, Image
 
-    def __init__(self, data: bytes) -> None:
-        from IPython.display import Image, display
-
-        self._image = Image
-        self._handle = display(Image(data), display_id=True)
-
-    def update(self, data: bytes) -> None:
-        self._handle.update(self._image(data))
+    handle = DisplayHandle()
+    ways = itertools.chain([handle.display], itertools.repeat(handle.update))
+    return lambda data: next(ways)(Image(data))
 
 
 def main(arguments: list[str]) -> int:
@@ -117,8 +102,7 @@ def main(arguments: list[str]) -> int:
         os.nice(10)
     import gpumon.drawing.chart  # noqa: F401  # its seconds are none of the first drawing's
 
-    wait = config["period"]
-    ended = False
+    wait, ended = config["period"], False
     while not ended:
         ended = bool(select.select([0], [], [], wait)[0])
         if os.getppid() != config["parent"]:

@@ -35,26 +35,22 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     # Where one ends before the others is a moment too: from there on its values are unknown.
     moments = [part.times + shift for part, shift in zip(recordings, shifts, strict=True)]
     times = np.unique(np.concatenate([*moments, [end for end in ends if end < max(ends)]]))
-    devices: list[dict[str, Any]] = []
+    devices: dict[tuple[str, str], dict[str, Any]] = {}
     series: list[dict[str, Any]] = []
     columns: dict[str, Floats] = {}
     marks: list[Mark] = []
     events: list[dict[str, Any]] = []
-    taken: set[tuple[str, str]] = set()
     for number, (part, shift, machine) in enumerate(zip(recordings, shifts, names, strict=True)):
         prefix = f"{machine}:" if several else ""
         rank = part.header["rank"]
-        owners = {
-            owner: f"{prefix}rank{number if rank is None else rank}:{owner}"
-            for owner in ("process", "sampler")
-        }
+        whose = f"{prefix}rank{number if rank is None else rank}:"
+        owners = {owner: whose + owner for owner in ("process", "sampler")}
         for device in part.devices:
             identity = (machine, device.get("uuid") or device["name"])
-            if identity not in taken:
-                taken.add(identity)
-                owners[device["name"]] = prefix + device["name"]
-                where = {"machine": machine} if several else {}
-                devices.append({**device, "name": prefix + device["name"], **where})
+            if identity not in devices:
+                name = owners[device["name"]] = prefix + device["name"]
+                devices[identity] = device | {"name": name}
+                devices[identity] |= {"machine": machine} if several else {}
         values = _values(part, times - shift, part.end if part.end + shift < max(ends) else HUGE)
         places: dict[int, int] = {}
         for index, entry in enumerate(part.header["series"]):
@@ -64,17 +60,17 @@ def merge(recordings: Sequence[Recording]) -> Recording:
                 places[index] = len(series)
                 series.append({**entry, "key": key})
                 columns[key] = values[:, index]
-        for mark in part.marks:
-            own = {} if rank is None else {"rank": rank}
-            marks.append(
-                replace(
-                    mark,
-                    start=mark.start + shift,
-                    end=mark.end + shift,
-                    process=f"{machine}:{mark.process}",
-                    attributes={**own, **mark.attributes},
-                )
+        own = {} if rank is None else {"rank": rank}
+        marks += [
+            replace(
+                mark,
+                start=mark.start + shift,
+                end=mark.end + shift,
+                process=f"{machine}:{mark.process}",
+                attributes=own | mark.attributes,
             )
+            for mark in part.marks
+        ]
         for event in part.events:
             moved = {**event, "t": event["t"] + shift, "trace": str(part.prefix)}
             if "series" in event:
@@ -82,8 +78,6 @@ def merge(recordings: Sequence[Recording]) -> Recording:
             if "device" in event:
                 moved["device"] = prefix + event["device"]
             events.append(moved)
-    # The host lanes come last, as in a trace of one machine.
-    devices.sort(key=lambda device: device["kind"] == "host")
     headers = [part.header for part in recordings]
     working = [header["nvml"] for header in headers if header["nvml"].get("available")]
     watching = [header["nvml"] for header in headers if header["devices"]]
@@ -97,7 +91,8 @@ def merge(recordings: Sequence[Recording]) -> Recording:
         "clocks": sentences,
         "interval (s)": max(header["interval (s)"] for header in headers),
         "thinned": max(header.get("thinned", 1) for header in headers),
-        "devices": devices,
+        # The host lanes come last, as in a trace of one machine.
+        "devices": sorted(devices.values(), key=lambda device: device["kind"] == "host"),
         "series": series,
     }
     return Recording(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from gpumon import launch
-from gpumon.errors import MonitorError, printable, required_for, warn
+from gpumon.errors import MonitorError, required_for, warn
 from gpumon.phases import Marker, Phase
 from gpumon.trace_files import (
     VERSION,
@@ -164,7 +163,6 @@ class Monitor:
             "process_root": self.process_root or os.getpid(),
             "program_root": self.program_root,
             "rank": self.rank,
-            "program": printable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),
             "version": VERSION,
         }
         # Not a pipe, which a talkative library could fill until the sampler blocks.
@@ -173,7 +171,7 @@ class Monitor:
         try:
             self._process = launch.start("gpumon.sampler", config, said, said)
         except OSError as error:
-            self._release()
+            self._close()
             warn(f"gpumon cannot start its sampler: {error}")
             return
         try:
@@ -182,7 +180,7 @@ class Monitor:
                 self._show()
         except MonitorError:
             self._process.wait()
-            self._close(self._process)
+            self._close()
             for file in (samples_file(self.path), self.marker.path):
                 file.unlink(missing_ok=True)
             raise
@@ -222,9 +220,7 @@ class Monitor:
                 self._listen()
             finally:
                 # Also where the program has warnings be errors.
-                self._close(process)
-
-    # --- The trace as far as it is written ---
+                self._close()
 
     def read(self) -> Trace:
         """Read the trace as recorded so far; see :func:`gpumon.read`."""
@@ -237,25 +233,20 @@ class Monitor:
         """Draw the chart; see :meth:`gpumon.Trace.plot`."""
         return self.read().plot(**options)
 
-    # ---
-
-    def _close(self, process: subprocess.Popen[bytes]) -> None:
+    def _close(self) -> None:
         """Close what is open; the sampler has ended."""
-        for stream in (process.stdin, self._said):
+        process, self._process = self._process, None
+        for stream in (process and process.stdin, self._said):
             with contextlib.suppress(OSError):
-                if stream is not None:
+                if stream:
                     stream.close()
-        self._process = None
         self.marker.close()
-        self._release()
-        view, self._view = self._view, None
-        if view is not None:
-            view.stop()
-
-    def _release(self) -> None:
         if self._lock is not None:
             self._lock.release()
         self._lock = None
+        view, self._view = self._view, None
+        if view is not None:
+            view.stop()
 
     def _show(self) -> None:
         try:
@@ -280,7 +271,7 @@ class Monitor:
         self._listen()
         assert self._process is not None
         why = self._last or f"exit status {self._process.returncode}"
-        self._close(self._process)
+        self._close()
         warn(f"gpumon's sampler could not start, so nothing is recorded: {why}")
 
     def _listen(self) -> bool:

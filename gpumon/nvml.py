@@ -11,20 +11,16 @@ import contextlib
 import functools
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gpumon.errors import Unavailable
 
-# Errors that asking again cannot cure.
-_PERMANENT = (
-    "NVML_ERROR_NOT_SUPPORTED",
-    "NVML_ERROR_FUNCTION_NOT_FOUND",
-    "NVML_ERROR_NO_PERMISSION",
-)
+_PERMANENT = ("NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "NO_PERMISSION")
+"""Errors that asking again cannot cure."""
+_LOST = ("GPU_IS_LOST", "RESET_REQUIRED")
 NEWEST = "nvmlDeviceGetTemperatureV"
 """The function that the oldest nvidia-ml-py of gpumon's requirements has, and no older one."""
-_LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
 ORDER = (
     "CUDA may number these unlike GPUs in another order than the driver: set "
     "CUDA_DEVICE_ORDER=PCI_BUS_ID"
@@ -46,10 +42,11 @@ class Device:
     memory_mib: float | None = None
     power_limit_w: float | None = None
     cuda: int | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    unlike: bool = False
+    """Whether CUDA may know it by another number, as GPUs differ."""
 
     def describe(self) -> dict[str, Any]:
-        return {
+        found = {
             "name": self.name,
             "kind": "gpu",
             "cuda": self.cuda,
@@ -57,8 +54,8 @@ class Device:
             "product": self.product,
             "memory total (MiB)": self.memory_mib,
             "power limit (W)": self.power_limit_w,
-            **self.extra,
         }
+        return found | {"order": ORDER} if self.unlike else found
 
 
 @functools.cache
@@ -114,14 +111,13 @@ def field_values(handle: Any, fields: list[Any], kind: str = "ullVal") -> list[i
 
 
 def failure(name: str, code: int) -> Unavailable:
-    """The error for the return code of a call."""
-    pynvml = nvml()
-    return Unavailable(
-        f"{name}: {pynvml.NVMLError(code)}",
-        permanent=any(code == getattr(pynvml, each) for each in _PERMANENT),
-        lost=any(code == getattr(pynvml, each) for each in _LOST),
-        code=code,
+    """What became of a call that gave that code."""
+    permanent, lost = (
+        any(code == getattr(nvml(), f"NVML_ERROR_{each}") for each in kinds)
+        for kinds in (_PERMANENT, _LOST)
     )
+    said = f"{name}: {nvml().NVMLError(code)}"
+    return Unavailable(said, permanent=permanent, lost=lost, code=code)
 
 
 def open_nvml() -> dict[str, Any]:
@@ -170,7 +166,7 @@ def find_devices(
     # CUDA puts the fastest GPU first by its own rule, unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
     if order != "PCI_BUS_ID" and len({d.product for d in devices if d.handle is not None}) > 1:
         for device in devices:
-            device.extra["order"] = ORDER
+            device.unlike = True
     seen = devices if visible is None else _named(devices, visible.split(","))
     for number, device in enumerate(seen):
         device.cuda = number
@@ -225,11 +221,11 @@ def _device(name: str, handle: Any) -> Device:
     limit = _maybe(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
     mode = _maybe(pynvml.nvmlDeviceGetMigMode, handle)
     in_mig_mode = bool(mode) and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
-    product = _text(_maybe(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU")
+    product = _maybe(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU"
     return Device(
         name=name,
         handle=None if in_mig_mode else handle,
-        uuid=_text(query(pynvml.nvmlDeviceGetUUID, handle)),
+        uuid=query(pynvml.nvmlDeviceGetUUID, handle),
         product=f"{product} {NO_MIG}" if in_mig_mode else product,
         memory_mib=None if memory is None else round(memory.total / 2**20) or None,
         power_limit_w=None if limit is None else limit / 1000,
@@ -237,13 +233,6 @@ def _device(name: str, handle: Any) -> Device:
 
 
 def _maybe(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer, decoded, or None if there is none."""
-    try:
-        answer = query(function, *arguments)
-    except Unavailable:
-        return None
-    return _text(answer) if isinstance(answer, bytes) else answer
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    """The answer, or None where there is none."""
+    with contextlib.suppress(Unavailable):
+        return query(function, *arguments)

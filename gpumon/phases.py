@@ -31,12 +31,8 @@ MOST_OWED = 2**20
 
 def _plain(value: Any) -> Any:
     """JSON for the numbers of NumPy and the frameworks, and text for anything else."""
-    item = getattr(value, "item", None)
-    if callable(item):
-        try:
-            return item()
-        except (TypeError, ValueError, RuntimeError):
-            pass
+    with contextlib.suppress(AttributeError, TypeError, ValueError, RuntimeError):
+        return value.item()
     return str(value)
 
 
@@ -123,6 +119,10 @@ class Marker:
                 "the program continues, and the marks are written once they can be"
             )
 
+    def write_clock_offset(self, offset: dict[str, Any]) -> None:
+        """Store how far this host's clock is ahead of rank 0's; see :mod:`gpumon.launch`."""
+        self._write(json.dumps({"gpumon marks": 1, "clock": offset}) + "\n")
+
     def close(self) -> None:
         """Write pending marks and close the file; a later mark opens it again."""
         if self._owed:
@@ -134,11 +134,6 @@ class Marker:
 
     def __del__(self) -> None:
         self.close()
-
-
-def write_clock_offset(marker: Marker, offset: dict[str, Any]) -> None:
-    """Store how far this host's clock is ahead of rank 0's; see :mod:`gpumon.clocks`."""
-    marker._write(json.dumps({"gpumon marks": 1, "clock": offset}) + "\n")
 
 
 _recorded: list[Marker] = []
@@ -210,8 +205,7 @@ class Phase:
             return cast(Function, awaited)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise MonitorError(
-                f"the phase {self._name!r} cannot decorate a generator, which pauses between "
-                "values: use `with` inside it"
+                f"the phase {self._name!r} cannot decorate a generator: use `with` inside it"
             )
 
         @functools.wraps(function)
@@ -226,17 +220,17 @@ class Phase:
             raise MonitorError(
                 f"the phase {self._name!r} is open already: create a phase for each use"
             )
-        marker = self.marker
-        inside = marker.current
+        inside = self.marker.current
         self.outer = _still_open()
-        self.path = full = f"{inside}/{self._name}" if inside else self._name
+        self.path = f"{inside}/{self._name}" if inside else self._name
         self.open = True
         _innermost.set(self)
-        number = self._number = next(marker._numbers)
-        tail = _attributes(self._attributes)
+        self._number = next(self.marker._numbers)
+        tail = (
+            f"{os.getpid()},{self._number},{json.dumps(self.path)},{_attributes(self._attributes)}"
+        )
         # Taken last, so that the phase does not hold the cost of its own mark.
-        now = time.monotonic_ns()
-        marker._write(f'["B",{now},{os.getpid()},{number},{json.dumps(full)},{tail}]\n')
+        self.marker._write(f'["B",{time.monotonic_ns()},{tail}]\n')
         return self
 
     def __exit__(

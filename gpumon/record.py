@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
+import itertools
 import os
 import signal
 import subprocess
@@ -12,15 +12,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
-from gpumon import clocks
 from gpumon.errors import MonitorError
-from gpumon.launch import RankInfo
+from gpumon.launch import RankInfo, compared_clocks
 from gpumon.monitor import Monitor, create_files
-from gpumon.phases import TRACE_VARIABLE, write_clock_offset
-from gpumon.trace_files import VERSION, samples_file
-from gpumon.writer import Writer
+from gpumon.phases import TRACE_VARIABLE
+from gpumon.trace_files import VERSION, Writer, samples_file
 
 OWN = ("KILL", "STOP", "CHLD", "CLD", "CONT", "TSTP", "TTIN", "TTOU")
 """Signals that cannot be caught, or are between a process and its terminal or its children."""
@@ -89,19 +86,10 @@ def sampling(monitor: Monitor, rank_info: RankInfo) -> Iterator[None]:
             rank = rank_info.rank or 0  # a job with local ranks has both
             name = monitor.path.name.removesuffix(f"-rank{rank}" if rank else "")
             first = monitor.path.with_name(name)
-            stack.enter_context(compared_clocks(monitor, first, rank))
+            stack.enter_context(compared_clocks(first, rank, monitor.marker.write_clock_offset))
         else:
             stack.enter_context(monitor)
         yield
-
-
-def compared_clocks(
-    monitor: Monitor, first: Path, rank: int
-) -> contextlib.AbstractContextManager[None]:
-    """Compare this host's clock with rank 0's, whose trace is ``first``, inside the context."""
-    if rank == 0:
-        return clocks.answer_queries(first)
-    return clocks.query_reference(first, functools.partial(write_clock_offset, monitor.marker))
 
 
 @contextlib.contextmanager
@@ -109,16 +97,9 @@ def phases_only(monitor: Monitor) -> Iterator[None]:
     """A trace of phases alone, for a process whose host another one samples."""
     from gpumon.sampler import header_of
 
-    start = time.monotonic()
     why = "this rank marks phases; the first rank of its host samples"
-    config: dict[str, Any] = {
-        "version": VERSION,
-        "rank": monitor.rank,
-        "program": "gpumon record",
-        "interval": monitor.interval,
-    }
+    config = {"version": VERSION, "rank": monitor.rank, "interval": monitor.interval}
     header = header_of(config, [], [], {"available": False, "reason": why})
-    header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
     lock = create_files(monitor)
     writer = Writer(samples_file(monitor.path))
     writer.line(header)
@@ -126,7 +107,7 @@ def phases_only(monitor: Monitor) -> Iterator[None]:
         yield
     finally:
         monitor.marker.close()
-        writer.event(time.monotonic() - start, "end", why="closed")
+        writer.event(time.monotonic() - header["start (monotonic s)"], "end", why="closed")
         writer.close()
         lock.release()
 
@@ -143,9 +124,5 @@ def default_path(rank_info: RankInfo = ALONE) -> Path:
                 "all, as in gpumon record --out runs/mine/trace -- command ..."
             )
         return Path(f"gpumon-trace-{rank_info.job_id}")
-    number = 1
-    path = Path("gpumon-trace")
-    while path.with_name(path.name + ".jsonl").exists():
-        number += 1
-        path = Path(f"gpumon-trace-{number}")
-    return path
+    names = itertools.chain(["gpumon-trace"], map("gpumon-trace-{}".format, itertools.count(2)))
+    return next(path for path in map(Path, names) if not samples_file(path).exists())

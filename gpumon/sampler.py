@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -18,28 +19,27 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpumon.clocks import boot_id
-from gpumon.gpu import gpu_sources
-from gpumon.gpu_processes import ProgramProcesses
-from gpumon.host import host_description, host_sources, sampler_memory
+import psutil
+
+from gpumon.gpu import cached, gpu_sources
+from gpumon.host import host_description, host_sources, limit_source, process_source, tree
+from gpumon.launch import boot_id
 from gpumon.nvml import close_nvml, find_devices, open_nvml
-from gpumon.process import limit_source, process_source, tree
 from gpumon.series import Scheduler, Source, Unavailable
-from gpumon.trace_files import FORMAT, samples_file
-from gpumon.writer import Writer, send_message
+from gpumon.trace_files import FORMAT, Writer, samples_file, send_message
 
 
 def collect_sources(
     config: dict[str, Any],
 ) -> tuple[list[Source], list[dict[str, Any]], dict[str, Any]]:
-    """Every source, the devices' descriptions, and what became of NVML."""
+    """Every source, read once, the devices' descriptions, and what became of NVML."""
     sources: list[Source] = []
     devices: list[dict[str, Any]] = []
     try:
         nvml = open_nvml()
         found = find_devices(config["gpu_ids"], config["visible"], config["order"])
         # The program's processes, and those that its launcher started, where it has one.
-        family = ProgramProcesses(lambda: tree(config["program_root"]))
+        family = cached(lambda: tree(config["program_root"]))
         for device in found:
             devices.append(device.describe())
             sources += gpu_sources(device, family)
@@ -54,6 +54,8 @@ def collect_sources(
     devices.append(host_description())
     root = config["process_root"]
     sources += [*host_sources(), process_source(root), limit_source(root)]
+    for source in sources:
+        source.probe()
     return sources, devices, nvml
 
 
@@ -78,12 +80,13 @@ def header_of(
     uname = os.uname()
     return {
         "gpumon": FORMAT,
+        "start (monotonic s)": time.monotonic(),
+        "start (unix s)": time.time(),
         "version": config["version"],
         "host": uname.nodename,
         "system": f"{uname.sysname} {uname.release}",
         "boot": boot_id(),
         "rank": config["rank"],
-        "program": config["program"],
         "sampler": os.getpid(),
         "clock": "monotonic, shared by all processes of the machine",
         "interval (s)": config["interval"],
@@ -93,18 +96,18 @@ def header_of(
     }
 
 
-def loop(scheduler: Scheduler, start: float, parent: int) -> str:
-    """Sample until a stop request; returns why it ended."""
-    number = 0
+def loop(scheduler: Scheduler, start: float, parent: int) -> dict[str, Any]:
+    """Sample until a stop request; returns why it ended, and how many samples it took."""
+    number = missed = samples = 0
     stopping: list[str] = []
     signal.signal(signal.SIGTERM, lambda *_: stopping.append("terminated"))
     while True:
         scheduler.tick(number, time.monotonic() - start)
-        scheduler.writer.ticks += 1
+        samples += 1
         # Missed ticks are skipped, never crowded together, and the grid stays where it was.
         late = time.monotonic() - start
         following = max(number + 1, int(late / scheduler.interval) + 1)
-        scheduler.writer.missed += following - number - 1
+        missed += following - number - 1
         number = following
         if scheduler.interval < scheduler.writer.interval:  # the trace was thinned out
             scheduler.plan(scheduler.writer.interval)
@@ -122,7 +125,7 @@ def loop(scheduler: Scheduler, start: float, parent: int) -> str:
         else:
             continue
         scheduler.tick(number, time.monotonic() - start)
-        return reason
+        return {"why": reason, "samples": samples, "missed": missed}
 
 
 def main(arguments: list[str]) -> int:
@@ -133,30 +136,18 @@ def main(arguments: list[str]) -> int:
     except Unavailable as error:
         send_message(f"error: {error}")
         return 2
-    for source in sources:
-        source.probe()
-    header = header_of(config, sources, devices, nvml)
     gc.collect()
     gc.freeze()
-    start = time.monotonic()
-    header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
+    header = header_of(config, sources, devices, nvml)
+    start = header["start (monotonic s)"]
     writer = Writer(samples_file(Path(config["path"])))
     writer.line(header)
     scheduler = Scheduler(sources, config["interval"], writer)
     send_message("ready")
-    reason = loop(scheduler, start, config["parent"])
-    used = os.times()
-    writer.event(
-        time.monotonic() - start,
-        "end",
-        why=reason,
-        **{
-            "samples": writer.ticks,
-            "missed": writer.missed,
-            "sampler cpu (s)": round(used.user + used.system, 3),
-            "sampler memory (MiB)": round(sampler_memory(), 1),
-        },
-    )
+    ended = loop(scheduler, start, config["parent"])
+    ended["sampler cpu (s)"] = round(time.process_time(), 3)
+    ended["sampler memory (MiB)"] = round(psutil.Process().memory_info().rss / 2**20, 1)
+    writer.event(time.monotonic() - start, "end", **ended)
     writer.close()
     close_nvml()
     return 0
@@ -164,19 +155,16 @@ def main(arguments: list[str]) -> int:
 
 def capabilities() -> dict[str, Any]:
     """Devices, NVML's state, and every series with its API or the reason why it is missing."""
-    config = {
-        "gpu_ids": None,
-        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        "order": os.environ.get("CUDA_DEVICE_ORDER"),
-        # The shell's tree: this very process takes the sampler's part and does not count itself.
-        "parent": os.getppid(),
-        "process_root": os.getppid(),
-        "program_root": os.getppid(),
-        "interval": 0.1,
-    }
-    sources, devices, nvml = collect_sources(config)
-    for source in sources:
-        source.probe()
+    # The shell's tree: this very process takes the sampler's part and does not count itself.
+    sources, devices, nvml = collect_sources(
+        {
+            "gpu_ids": None,
+            "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+            "order": os.environ.get("CUDA_DEVICE_ORDER"),
+            "process_root": os.getppid(),
+            "program_root": os.getppid(),
+        }
+    )
     series = [entry for source in sources for entry in source.describe()]
     close_nvml()
     return {"nvml": nvml, "devices": devices, "series": series}
@@ -184,32 +172,21 @@ def capabilities() -> dict[str, Any]:
 
 def describe(found: dict[str, Any]) -> str:
     """The same as text, a paragraph a device."""
-    lines = []
     nvml = found["nvml"]
+    lines = [f"NVIDIA driver {nvml.get('driver')}, NVML {nvml.get('nvml')}"]
     if nvml.get("reason"):
-        lines += [f"GPUs: {'unknown' if nvml.get('code') else 'none'}. {nvml['reason']}", ""]
-    else:
-        lines += [f"NVIDIA driver {nvml['driver']}, NVML {nvml['nvml']}", ""]
-    names = [device["name"] for device in found["devices"]] + ["process", "sampler"]
-    for name in names:
-        known: dict[str, Any] = next((d for d in found["devices"] if d["name"] == name), {})
-        cuda = known.get("cuda")
-        words = [name] + ([f"cuda:{cuda}"] if cuda is not None else [])
-        lines.append("  ".join([*words, *(known[k] for k in ("product", "uuid") if k in known)]))
-        own = [s for s in found["series"] if s["key"].startswith(f"{name}/")]
-        cores = [s for s in own if s["key"].startswith("host/cpu") and s["key"][8].isdigit()]
-        for entry in own:
-            if entry in cores[1:]:
-                continue
-            label = entry["key"].partition("/")[2]
-            if entry in cores and len(cores) > 1:
-                label = f"cpu0 to cpu{len(cores) - 1} (%)"
-            if entry["reason"]:
-                lines.append(f"  no   {label}: {entry['reason']}")
-                continue
-            lines.append(f"  yes  {label}: {entry['api']}")
-        lines.append("")
-    return "\n".join(lines).rstrip()
+        lines = [f"GPUs: {'unknown' if nvml.get('code') else 'none'}. {nvml['reason']}"]
+    for device in [*found["devices"], {"name": "process"}, {"name": "sampler"}]:
+        cuda = f"cuda:{device['cuda']}" if device.get("cuda") is not None else ""
+        words = (device["name"], cuda, device.get("product"), device.get("uuid"))
+        lines += ["", "  ".join(filter(None, words))]
+        for entry in found["series"]:
+            owner, _, label = entry["key"].partition("/")
+            # One core stands for all.
+            if owner == device["name"] and not re.fullmatch(r"cpu[1-9]\d* \(%\)", label):
+                known = "no " if entry["reason"] else "yes"
+                lines.append(f"  {known}  {label}: {entry['reason'] or entry['api']}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

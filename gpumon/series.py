@@ -13,9 +13,8 @@ from typing import Any
 
 from gpumon.errors import Unavailable
 from gpumon.nvml import as_unavailable
-from gpumon.trace_files import HUGE, gap_threshold
+from gpumon.trace_files import HUGE, Writer, gap_threshold, send_message
 from gpumon.words import sharing_warning
-from gpumon.writer import Writer, send_message
 
 RETRY_SECONDS = 1.0
 
@@ -58,6 +57,8 @@ class Source:
 
     def probe(self) -> None:
         """Read once; what can never work keeps its series, with the reason."""
+        if self.dead:
+            return
         values: Sequence[float | Exception | None]
         try:
             values = self.read()
@@ -99,8 +100,7 @@ class Scheduler:
         self.sources = sources
         self.writer = writer
         self.retry = [0.0] * len(sources)
-        self.before = 0.0
-        self.reading = self.writing = 0.0
+        self.before = self.reading = self.writing = 0.0
         offsets = [0, *accumulate(len(source.series) for source in sources)]
         self.values: list[float | None] = [None] * offsets[-1]
         self.changed: set[int] = set()
@@ -154,8 +154,7 @@ class Scheduler:
             self.writer.event(now, name, **details)
             if name == "shared":
                 send_message(f"warning: {sharing_warning(details)}")
-        place = self.places[index].start
-        for series, value in zip(source.series, values, strict=True):
+        for place, series, value in zip(self.places[index], source.series, values, strict=True):
             if isinstance(value, Unavailable):
                 if series.reason is None:  # the first time is an event
                     series.reason = str(value)
@@ -164,13 +163,9 @@ class Scheduler:
             elif value is not None:
                 # NaN, too, is no value.
                 value = round(value, series.digits or None) if -HUGE < value < HUGE else None
-            self._put(place, value)
-            place += 1
-
-    def _put(self, place: int, value: float | None) -> None:
-        if value != self.values[place]:
-            self.values[place] = value
-            self.changed.add(place)
+            if value != self.values[place]:
+                self.values[place] = value
+                self.changed.add(place)
 
     def _note_gap(self, now: float) -> None:
         """Say why there was no sample for long: nothing else knows."""
@@ -195,7 +190,8 @@ class Scheduler:
             struck = [n for n, other in others if other.device == source.device and not other.dead]
         places = [place for each in struck for place in self.places[each]]
         for place in places:
-            self._put(place, None)
+            self.values[place] = None
+        self.changed.update(places)
         if error.lost or not self.retry[index]:
             self.writer.event(now, "failed", series=places, reason=reason)
         self.retry[index] = now + max(RETRY_SECONDS, self.interval)

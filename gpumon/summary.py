@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +13,13 @@ import pandas as pd
 
 from gpumon import stats
 from gpumon.errors import MonitorError
-from gpumon.phase_metrics import IDLE_BELOW, HostShare, host_share, throttled
 from gpumon.recording import NAN, Mark, Recording
 from gpumon.trace_files import gap_threshold
-from gpumon.words import Row
+from gpumon.words import THROTTLING, Row
 
 WHOLE = "(all)"
+IDLE_BELOW = 5.0
+"""Percent of utilisation."""
 COLUMNS = [
     "phase",
     "device",
@@ -41,6 +43,7 @@ COLUMNS = [
     "memory imbalance (%)",
 ]
 """The table's order; a row's other columns come behind these."""
+Figure = Callable[[stats.Known], float]
 SERIES = {
     "busy": "utilisation (%)",
     "activity": "SM activity (%)",
@@ -51,6 +54,23 @@ SERIES = {
     "others' use": "SM use others (%)",
     "others": "other processes (count)",
 }
+FIGURES: dict[str, tuple[str, Figure]] = {
+    "utilisation mean (%)": ("busy", stats.Known.mean),
+    "utilisation p5 (%)": ("busy", lambda busy: busy.quantile(0.05)),
+    "utilisation p95 (%)": ("busy", lambda busy: busy.quantile(0.95)),
+    "idle share (%)": ("busy", lambda busy: busy.share_below(IDLE_BELOW)),
+    "SM activity mean (%)": ("activity", stats.Known.mean),
+    "power mean (W)": ("power", stats.Known.mean),
+    "memory peak (MiB)": ("memory", stats.Known.peak),
+    "others' memory peak (MiB)": ("others' memory", stats.Known.peak),
+    "others' SM use mean (%)": ("others' use", stats.Known.mean),
+    "allowed cores": ("allowed cores", stats.Known.peak),
+    "machine CPU mean (%)": ("machine", stats.Known.mean),
+    "allowed memory (MiB)": ("allowed memory", stats.Known.peak),
+    "machine memory peak (MiB)": ("machine memory", stats.Known.peak),
+    "throttled share (%)": ("throttled", lambda throttled: 100 * throttled.mean()),
+}
+"""The series of each column, and what of it."""
 SHARES = ("utilisation mean (%)", "idle share (%)", "SM activity mean (%)", "throttled share (%)")
 SUMS = {
     "memory peak (MiB)": "measured (s)",
@@ -92,11 +112,10 @@ def rows_of(recording: Recording, by: str = "phase") -> list[Row]:
     return [row for marks in groups for row in _rows(recording, known, marks)]
 
 
-@dataclass
-class _Known:
+class _Known(NamedTuple):
     """What is the same of a device in all phases, and is looked up once.
 
-    series: by the keys of ``SERIES``, those that have values. measured: whether anything of it is
+    series: by the keys of ``FIGURES``, those that have values. measured: whether anything of it is
     known, for each of the times. counted, counter: moments and values of its joule counter.
     """
 
@@ -105,31 +124,81 @@ class _Known:
     measured: npt.NDArray[np.bool_]
     counted: stats.Floats
     counter: stats.Floats
-    mine: HostShare | None = None
 
 
 def _known(recording: Recording, device: dict[str, Any]) -> _Known:
     name = device["name"]
     wanted = {key: f"{name}/{of}" for key, of in SERIES.items()}
-    mine = None
     if device["kind"] == "host":
         wanted["busy"] = f"{name}/cpu (%)"
-        mine = host_share(recording, device)
     series = {
         key: found for key, of in wanted.items() if (found := recording.series(of)) is not None
     }
-    if mine and mine.cpu is not None and "busy" in series:
-        series |= {"machine": series["busy"], "busy": mine.cpu}
-    if mine and mine.memory is not None and "memory" in series:
-        series |= {"machine memory": series["memory"], "memory": mine.memory}
+    nothing = np.full(len(recording.times), NAN)
+    if device["kind"] == "host":
+        mine = host_share(recording, device)
+        if mine.cpu is not None and "busy" in series:
+            series |= {"machine": series["busy"], "busy": mine.cpu}
+            series["allowed cores"] = np.full_like(nothing, mine.cores)
+        if mine.memory is not None and "memory" in series:
+            series |= {"machine memory": series["memory"], "memory": mine.memory}
+            series["allowed memory"] = np.full_like(nothing, mine.memory_limit)
     if "throttled" in series:
         series["throttled"] = throttled(series["throttled"])
+    if "others" in series and (series["others"] > 0).any():
+        series = {"others' memory": nothing, "others' use": nothing} | series
+    else:
+        series = {key: values for key, values in series.items() if "others" not in key}
     counter = recording.series(f"{name}/energy (J)")
-    counter = np.full(len(recording.times), NAN) if counter is None else counter
+    counter = nothing if counter is None else counter
     read = ~np.isnan(counter)
     own = [key for key in recording.keys if key.startswith(f"{name}/")]
     measured = recording.frame[own].notna().any(axis=1).to_numpy()
-    return _Known(device, series, measured, recording.times[read], counter[read], mine)
+    return _Known(device, series, measured, recording.times[read], counter[read])
+
+
+class HostShare(NamedTuple):
+    """A program's part of a host.
+
+    cpu: percent of the ``cores`` that it might use, and as the whole host's for as long as nothing
+    limited it; None where nothing ever did. memory: MiB of the ``memory_limit`` that it might use,
+    likewise.
+    """
+
+    cpu: stats.Floats | None
+    cores: float
+    memory: stats.Floats | None
+    memory_limit: float
+
+
+def host_share(recording: Recording, host: dict[str, Any]) -> HostShare:
+    """The part of a host that the watched program might use.
+
+    Where several programs of one host were recorded, each has its own part, and none is treated
+    as the host's.
+    """
+    machine = re.escape(host["name"].removesuffix("host"))
+
+    def pair(used: str, limit: str) -> tuple[stats.Floats | None, float]:
+        patterns = [rf"{machine}(rank\w+:)?process/{re.escape(name)}" for name in (used, limit)]
+        keys = [[k for k in recording.keys if re.fullmatch(p, k)] for p in patterns]
+        series = [recording.series(found[0]) if len(found) == 1 else None for found in keys]
+        if series[0] is None or series[1] is None:
+            return None, math.nan
+        return series[0], float(np.nanmin(series[1]))
+
+    cpu, cores = pair("CPU allowance used (%)", "CPU allowance (cores)")
+    memory, most = pair("memory allowance used (MiB)", "memory allowance (MiB)")
+    whole = recording.series(f"{host['name']}/cpu (%)")
+    if cpu is not None and whole is not None:
+        cpu = np.where(np.isnan(cpu), whole, cpu)
+    return HostShare(cpu, cores, memory, most)
+
+
+def throttled(bits: stats.Floats) -> stats.Floats:
+    """Whether masks hold a reason that slows down work: 1, or 0; NaN where that is not known."""
+    masks = np.nan_to_num(bits).astype(int) & THROTTLING
+    return np.where(np.isnan(bits), NAN, masks > 0)
 
 
 def _groups(marks: Sequence[Mark], by: str) -> list[list[Mark]]:
@@ -200,29 +269,7 @@ def _figures(
     series = {key: stats.known(values, weights) for key, values in known.series.items()}
     row: Row = {"device": known.device["name"]}
     row["measured (s)"] = float(weights.seconds[known.measured[weights.places]].sum())
-    if "busy" in series:
-        busy = series["busy"]
-        row["utilisation mean (%)"] = busy.mean()
-        row["utilisation p5 (%)"] = busy.quantile(0.05)
-        row["utilisation p95 (%)"] = busy.quantile(0.95)
-        row["idle share (%)"] = busy.share_below(IDLE_BELOW)
-    for key, column in (("activity", "SM activity mean (%)"), ("power", "power mean (W)")):
-        if key in series:
-            row[column] = series[key].mean()
-    if "memory" in series:
-        row["memory peak (MiB)"] = series["memory"].peak()
-    if "others" in known.series and (known.series["others"] > 0).any():
-        nothing = stats.Known(np.empty(0), np.empty(0))
-        row["others' memory peak (MiB)"] = series.get("others' memory", nothing).peak()
-        row["others' SM use mean (%)"] = series.get("others' use", nothing).mean()
-    if "machine" in series and known.mine:
-        row["allowed cores"] = known.mine.cores
-        row["machine CPU mean (%)"] = series["machine"].mean()
-    if "machine memory" in series and known.mine:
-        row["allowed memory (MiB)"] = known.mine.memory_limit
-        row["machine memory peak (MiB)"] = series["machine memory"].peak()
-    if "throttled" in series:
-        row["throttled share (%)"] = 100 * series["throttled"].mean()
+    row |= {column: of(series[key]) for column, (key, of) in FIGURES.items() if key in series}
     if len(known.counter):
         joules = stats.growth(known.counted, known.counter, spans, longest)
         row["energy (J)"], row["energy covers (s)"] = joules

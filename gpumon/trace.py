@@ -63,7 +63,7 @@ def compare(traces: Mapping[str, Trace | PathLike], **options: Any) -> Figure:
         **options: ``theme``: ``"light"`` (default) or ``"dark"``. ``title``: text above the chart.
             ``align``: the phase whose first start is time 0 in each run, such as ``"train"`` to
             exclude start-up; by default the start of each trace. ``until``: a list of phases; each
-            lane ends with the last end of any of them. ``width``: the chart's width in inches.
+            lane ends with the last end of any of them.
 
     Returns:
         A matplotlib Figure, which shows itself as the value of a notebook cell.
@@ -110,7 +110,6 @@ class Trace:
         Returns:
             A DataFrame with the index ``time (s)`` since the start of the recording, and one column
             per series with its unit in the name, such as ``gpu0/power (W)``.
-
         """
         return self.recording.frame.copy()
 
@@ -120,9 +119,14 @@ class Trace:
         Returns:
             A DataFrame. Its column ``open`` is True for a phase that was never closed; the phase
             then ends with the trace.
-
         """
-        return export.phases_to_pandas(self.recording)
+        marks = self.recording.marks
+        columns = ["phase", "depth", "start (s)", "end (s)", "seconds", "process", "open"]
+        rows = [
+            (m.name, m.depth, m.start, m.end, m.end - m.start, m.process, m.open) for m in marks
+        ]
+        more = pd.DataFrame([mark.attributes for mark in marks])
+        return pd.DataFrame(rows, columns=columns).join(more.drop(columns=columns, errors="ignore"))
 
     def summary(self, by: str = "phase") -> pd.DataFrame:
         """Return the numbers of each phase and device; phase ``(all)`` is the whole recording.
@@ -156,12 +160,10 @@ class Trace:
     def diagnosis(self) -> list[Diagnosis]:
         """Return what limited each phase, as a sentence with its numbers.
 
-        gpumon checks its rules in order and reports the first match. A phase that matches no rule
-        has no entry.
-
         Returns:
-            A list with ``phase``, ``kind``, ``sentence`` and ``figures`` for each phase. The kind
-            is shared, input_bound, throttled, imbalanced, low_occupancy or ok.
+            A list with ``phase``, ``kind``, ``sentence`` and ``figures`` for each phase that
+            matches a rule: the first in the order shared, input_bound, throttled, imbalanced,
+            low_occupancy and ok.
         """
         return diagnose(self.recording)
 
@@ -172,25 +174,21 @@ class Trace:
             A dictionary that can be written as JSON. ``series`` gives the reason for each missing
             series, and ``sampler`` the CPU time and memory of the sampling process.
         """
-        recording = self.recording
-        header = dict(recording.header)
-        events = recording.events
-        end = next((event for event in events if event["event"] == "end"), {})
+        recording, header = self.recording, self.recording.header
+        end = next((event for event in recording.events if event["event"] == "end"), {})
+        asked = recording.step / header.get("thinned", 1)
+        samples = {"asked (s)": asked, "kept (s)": recording.step}
+        samples["samples"] = len(recording.sampled)
+        names = ("host", "system", "rank", "nvml", "devices", "clock", "start (unix s)")
         return {
             "gpumon": header["version"],
-            "host": header["host"],
-            "system": header["system"],
-            "rank": header["rank"],
-            "nvml": header["nvml"],
-            "devices": header["devices"],
+            **{name: header[name] for name in names},
             "series": self._series(),
             "energy": self._energy(),
-            "clock": header["clock"],
-            "start (unix s)": header["start (unix s)"],
             "seconds": recording.end,
-            "cadence": self._cadence(),
+            "cadence": samples,
             "sampler": {} if self.parts else self._cost(end),
-            "events": [event for event in events if event["event"] != "end"],
+            "events": [event for event in recording.events if event["event"] != "end"],
             "ended": end.get("why", "open or cut off"),
             "damaged lines": recording.damaged,
             **({"parts": [part.metadata() for part in self.parts]} if self.parts else {}),
@@ -203,10 +201,9 @@ class Trace:
 
         Args:
             **options: ``theme``: ``"light"`` (default) or ``"dark"``. ``title``: text above the
-                chart. ``window``: start and end in seconds. ``size``: width and height in inches.
-                ``devices``: names of the lanes to draw, such as ``["gpu0"]``. ``series``: more
-                lanes, by the beginnings of names: ``temperature``, ``clocks``, ``PCIe``,
-                ``NVLink``, ``disk``, ``network``.
+                chart. ``window``: start and end in seconds. ``devices``: names of the lanes to
+                draw, such as ``["gpu0"]``. ``series``: more lanes, by the beginnings of names:
+                ``temperature``, ``clocks``, ``PCIe``, ``NVLink``, ``disk``, ``network``.
 
         Returns:
             A matplotlib Figure.
@@ -269,35 +266,13 @@ class Trace:
         return series
 
     def _energy(self) -> dict[str, str]:
-        ways = {"energy (J)": "counter", "power (W)": "integrated power"}
-        return {
-            gpu["name"]: next(
-                (
-                    way
-                    for series, way in ways.items()
-                    if self.recording.series(f"{gpu['name']}/{series}") is not None
-                ),
-                "not available",
-            )
-            for gpu in self.recording.gpus
-        }
+        def way(gpu: str) -> str:
+            if self.recording.series(f"{gpu}/energy (J)") is not None:
+                return "counter"
+            power = self.recording.series(f"{gpu}/power (W)")
+            return "not available" if power is None else "integrated power"
 
-    def _cadence(self) -> dict[str, Any]:
-        """The schedule as asked and as kept: lateness is against the grid of the interval."""
-        times, interval = self.recording.sampled, self.recording.step
-        thinned = self.header.get("thinned", 1)
-        result = {"asked (s)": interval / thinned, "kept (s)": interval, "samples": len(times)}
-        # The last sample of a closed trace is taken at the stop request, off the grid.
-        closed = any(event["event"] == "end" for event in self.recording.events)
-        grid = times[:-1] if closed else times
-        if self.parts or len(grid) < 2:
-            return result
-        late = grid - np.floor(grid / interval + 1e-6) * interval
-        return result | {
-            "late, p99 (ms)": round(1000 * float(np.percentile(late, 99)), 2),
-            "within 10 ms (%)": round(100 * float((late < 0.010).mean()), 2),
-            "missed": round(grid[-1] / interval) + 1 - len(grid),
-        }
+        return {gpu["name"]: way(gpu["name"]) for gpu in self.recording.gpus}
 
     def _cost(self, end: dict[str, Any]) -> dict[str, Any]:
         """The sampler's own cost: exact from its last line, else from its series."""

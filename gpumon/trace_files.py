@@ -1,4 +1,4 @@
-"""This module names, creates, locks and finds the files of a trace.
+"""This module names, creates, locks, finds and writes the files of a trace.
 
 The sampler alone writes ``PREFIX.jsonl``; every process that marks phases appends whole lines to
 ``PREFIX.marks.jsonl``. ``docs/gpumon.md`` describes the lines.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
-from gpumon.errors import MonitorError
+from gpumon.errors import MonitorError, printable
 
 FORMAT = 1
 VERSION = "0.2.0"
@@ -23,6 +26,10 @@ MOST_VALUES = 20_000_000
 """The most values that a trace keeps: 160 MB once they are read."""
 HUGE = 1e15
 """No time and no value of a trace comes near it."""
+MOST_OWED = 2**20
+"""Bytes that wait for a disk that takes nothing; more samples are lost, and a gap."""
+LINES = 200
+"""Lines that are read in a step."""
 
 
 def gap_threshold(interval: float) -> float:
@@ -65,9 +72,7 @@ class Lock:
 
     def __init__(self, prefix: Path) -> None:
         self._path = prefix.with_name(f".{prefix.name}.lock")
-        if self._path.is_symlink():
-            self._path.unlink()  # never write through a link into another user's file
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -105,17 +110,12 @@ def expand(path: str | os.PathLike[str]) -> list[Path]:
     return sorted(map(prefix_of, files), key=lambda prefix: (len(str(prefix)), prefix))
 
 
-def temporary_path(path: Path, process: int) -> Path:
-    """Where a process writes what is to become the file."""
-    return path.with_name(f".gpumon-{process}{path.suffix}")
-
-
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Have ``write`` make the file under another name beside it, then rename it.
 
     Raises MonitorError if that cannot be, with nothing left behind and an older file as it was.
     """
-    part = temporary_path(path, os.getpid())
+    part = path.with_name(f".gpumon-{os.getpid()}{path.suffix}")
     try:
         write(part)
         part.replace(path)
@@ -125,3 +125,135 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         if isinstance(error, OSError):
             raise MonitorError(f"cannot write {path}: {error.strerror or error}") from error
         raise
+
+
+def send_message(message: str) -> None:
+    """One line to the program through standard output; a closed pipe is no reason to fail."""
+    with contextlib.suppress(OSError):
+        os.write(1, (printable(message) + "\n").encode())
+
+
+class Writer:
+    """Appends lines to a trace, without a buffer of its own but for what the disk refused.
+
+    Where a trace has more than ``MOST_VALUES``, every second sample is dropped and ``interval``,
+    the seconds between two samples, doubles.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = create(path)
+        self._all = True
+        self._owed = b""
+        self._trouble: str | None = None
+        self._gap = False
+        self._header: dict[str, Any] = {}
+        self._samples = 0
+        self._thinning: Iterator[None] | None = None
+        self.interval = 0.0
+
+    def sample(self, now: float, values: list[float | None], changed: Collection[int]) -> None:
+        """Append the values at the changed places; all of them the first time."""
+        moment = round(now, 4)
+        if len(self._owed) > MOST_OWED and not self._append(""):
+            if not self._gap:
+                self.event(now, "gap", reason=f"the trace could not be written: {self._trouble}")
+            self._gap = self._all = True
+            return
+        self._gap = False
+        line: list[Any] = [moment]
+        for place in range(len(values)) if self._all else sorted(changed):
+            line += place, values[place]
+        self._all = False
+        # As JSON, but faster: there are but numbers and None in it.
+        self._append(repr(line).replace(" ", "").replace("None", "null") + "\n")
+        self._count(len(values))
+
+    def event(self, now: float, name: str, /, **details: Any) -> None:
+        self.line({"t": round(now, 4), "event": name, **details})
+
+    def line(self, value: dict[str, Any]) -> None:
+        """Append a header or an event."""
+        if "gpumon" in value:
+            self._header, self.interval = value, value["interval (s)"]
+        self._append(json.dumps(value, ensure_ascii=False) + "\n")
+
+    def close(self) -> None:
+        """One last try at what is owed."""
+        self._append("")
+        os.close(self._file)
+
+    def _append(self, text: str) -> bool:
+        """Write what is owed and the text, as far as the disk takes it; whether it took all."""
+        # Half a character pair, which is no UTF-8, as the escape that JSON has for it.
+        self._owed += text.encode("utf-8", "backslashreplace")
+        try:
+            self._owed = self._owed[os.write(self._file, self._owed) :]
+            if self._owed:
+                self._complain("the disk took only part of a line")
+        except OSError as error:
+            self._complain(error.strerror or str(error))
+        return not self._owed
+
+    def _count(self, series: int) -> None:
+        """Count a sample; where there are too many, take a step to thin them out.
+
+        To do it at once takes longer than the time between samples.
+        """
+        self._samples += 1
+        if self._thinning is None and self._samples * series > MOST_VALUES:
+            self._thinning = self._thin()
+        if self._thinning is not None:
+            try:
+                next(self._thinning)
+            except StopIteration:
+                self._thinning = None
+            except OSError as error:
+                self._thinning, self._samples = None, 0  # until there are as many again
+                self._complain(error.strerror or str(error))
+
+    def _thin(self) -> Iterator[None]:
+        """Write the file again without every second sample, and put it in the place of this one."""
+        new = new_file(self._path)
+        header = self._header | {
+            "interval (s)": 2 * self._header["interval (s)"],
+            "thinned": 2 * self._header.get("thinned", 1),
+        }
+        file = create(new)
+        changed: dict[int, float | None] = {}
+        samples = 0
+        try:
+            with os.fdopen(file, "wb", closefd=False) as out, self._path.open("rb") as lines:
+                out.write(json.dumps(header, ensure_ascii=False).encode() + b"\n")
+                lines.readline()
+                for number, line in enumerate(lines):  # what is written meanwhile, too
+                    if number % LINES == 0:
+                        yield
+                    if not line.startswith(b"["):
+                        out.write(line)
+                        continue
+                    with contextlib.suppress(ValueError):  # a torn line
+                        moment, *pairs = json.loads(line)
+                        changed.update(zip(pairs[::2], pairs[1::2], strict=True))
+                        if samples % 2 == 0:
+                            kept = [moment, *chain.from_iterable(changed.items())]
+                            out.write(json.dumps(kept, separators=(",", ":")).encode() + b"\n")
+                            changed.clear()
+                        samples += 1
+            new.replace(self._path)
+        except OSError:
+            os.close(file)
+            new.unlink(missing_ok=True)
+            raise
+        os.close(self._file)
+        self._file, self._header = file, header
+        self._all, self._samples = True, samples // 2
+        self.interval = header["interval (s)"]
+
+    def _complain(self, why: str) -> None:
+        if self._trouble is None:
+            send_message(
+                f"warning: gpumon cannot write {self._path}: {why}; "
+                "the program continues, the chart will have a gap"
+            )
+        self._trouble = why

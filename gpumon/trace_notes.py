@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from gpumon.diagnosis import diagnose, sentences
-from gpumon.phase_metrics import throttle_intervals
 from gpumon.recording import Recording
 from gpumon.words import (
+    THROTTLING,
     duration_text,
     process_label,
     qualified_gpu_name,
+    reasons,
     time_text,
 )
 
@@ -67,6 +71,21 @@ def _failed(recording: Recording) -> list[str]:
     """A driver that is there and failed: there may be GPUs, and none could be watched."""
     nvml = recording.header["nvml"]
     return [f"No GPU was watched: {nvml.get('reason')}."] if nvml.get("code") else []
+
+
+def throttle_intervals(recording: Recording, device: str) -> list[tuple[float, float, str]]:
+    """The stretches in which power or heat held a GPU's clocks down: from, to, and why."""
+    bits = recording.series(f"{device}/throttle reasons (bits)")
+    if bits is None:
+        return []
+    masks = np.nan_to_num(bits).astype(int) & THROTTLING
+    edges = np.append(recording.times, recording.end).tolist()
+    changes = [*np.flatnonzero(np.diff(masks, prepend=-1)), len(masks)]
+    return [
+        (edges[start], edges[end], ", ".join(reasons(masks[start])))
+        for start, end in pairwise(changes)
+        if masks[start]
+    ]
 
 
 def _throttled(recording: Recording) -> list[str]:

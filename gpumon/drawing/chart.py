@@ -17,16 +17,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from gpumon.drawing.device_lanes import lanes_of
-from gpumon.drawing.lanes import Lane, comparison_lanes, labels, merged_marks, steps
+from gpumon.drawing.lanes import Lane, comparison_lanes, labels, lanes_of, merged_marks, steps
 from gpumon.drawing.style import KINDS, Theme, colour_of, phase_colours, theme
 from gpumon.errors import MonitorError
 from gpumon.recording import Mark, Recording
 from gpumon.trace_notes import notes
 from gpumon.words import time_text
 
-LANES = 0.77
-"""About the share of a chart's width that lanes take; their names and figures take the rest."""
+WIDTH, INSIDE = 10.0, 7.7
+"""Inches: of a chart, and about those of its lanes; names and figures take the rest."""
 RIBBON, HEAD, TITLE, NOTE, GAP, RUN = 0.21, 0.8, 0.3, 0.19, 0.07, 0.82  # inches
 NAME_AT, FIGURE_AT, LINE = 33, 7, 11.2
 """Points between a lane and what stands at its sides, and from line to line."""
@@ -58,7 +57,6 @@ def draw(
     theme: str = "light",
     title: str | None = None,
     window: tuple[float, float] | None = None,
-    size: tuple[float, float] | None = None,
     devices: Sequence[str] | None = None,
     series: Sequence[str] = (),
 ) -> Chart:
@@ -77,7 +75,7 @@ def draw(
     tall = 1.25 if gpus <= 2 else 0.95 if gpus <= 4 else 0.66
     heights = [(min(tall, 0.8) if gpus else 1.1) if lane.host else tall for lane in lanes]
     marks = merged_marks(recording.marks)
-    return _draw(lanes, heights, marks, window, theme, title, size or (10.0, 0.0), notes(recording))
+    return _draw(lanes, heights, marks, window, theme, title, notes(recording))
 
 
 def compare(
@@ -87,11 +85,10 @@ def compare(
     title: str | None = None,
     align: str | None = None,
     until: Sequence[str] = (),
-    width: float = 10.0,
 ) -> Chart:
     """Draw several recordings; see :func:`gpumon.compare`."""
     lanes, window = comparison_lanes(recordings, align, until)
-    return _draw(lanes, [RUN] * len(lanes), [], window, theme, title, (width, 0.0), [])
+    return _draw(lanes, [RUN] * len(lanes), [], window, theme, title, [])
 
 
 def _draw(
@@ -101,14 +98,10 @@ def _draw(
     window: tuple[float, float],
     theme_name: str,
     title: str | None,
-    size: tuple[float, float],
     said: Sequence[str],
 ) -> Chart:
-    """Draw lanes of these heights in inches, with phases of their own or below the common ones.
-
-    size: a height of 0 is as high as it takes.
-    """
-    colours, (width, height) = theme(theme_name), size
+    """Draw lanes of these heights in inches, with phases of their own or below the common ones."""
+    colours = theme(theme_name)
     bands = [_seen(marks, window), *(_seen(lane.phases or [], window) for lane in lanes)]
     outer = dict.fromkeys(mark.name for band in bands for mark in band)
     tints = phase_colours(list(outer), colours)
@@ -120,15 +113,11 @@ def _draw(
         if number:
             places.append(len(ratios))
             ratios.append(heights[number - 1])
-    wrapped = [line for note in said for line in textwrap.wrap(note, max(10, int(width / LETTER)))]
+    wrapped = [line for note in said for line in textwrap.wrap(note, int(WIDTH / LETTER))]
     fixed = HEAD + TITLE * bool(title) + NOTE * len(wrapped) + GAP * len(ratios)
-    height = height or fixed + sum(ratios)
-    if height < fixed + 0.15 * sum(ratios) or width < 3:
-        raise MonitorError(f"size={size!r}: too small for {len(lanes)} lanes, in inches")
-    inside = LANES * width
     with mpl.rc_context(CONTEXT):
         figure = Chart(
-            figsize=(width, height),
+            figsize=(WIDTH, fixed + sum(ratios)),
             facecolor=colours.background,
             layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.02, hspace=0.01),
         )
@@ -138,14 +127,20 @@ def _draw(
         for number, band in enumerate(bands):
             if band:
                 place = places[number - 1] - 1 if number else 0
-                labelled |= _ribbon(rows[place], band, window, tints, colours, inside)
+                labelled |= _ribbon(rows[place], band, window, tints, colours)
         for place, lane, tall in zip(places, lanes, heights, strict=True):
             _frame(rows[place], lane, window, colours, lane is lanes[-1], tall > RUN)
-            _tint(rows[place], marks if lane.phases is None else lane.phases, tints, colours)
-            _lane(rows[place], lane, colours, round(STEPS * inside))
+            for name, colour in tints.items():
+                tinted = marks if lane.phases is None else lane.phases
+                spans = [
+                    (m.start, m.end - m.start) for m in tinted if m.name == name and not m.depth
+                ]
+                look: Any = {"facecolor": colour, "alpha": colours.tint, "zorder": 0}
+                rows[place].broken_barh(spans, (-10, 200), linewidth=0, **look)
+            _lane(rows[place], lane, colours)
         _legend(rows[0], lanes, {n: c for n, c in tints.items() if n not in labelled}, colours)
         if title:
-            look: Any = {"ha": "left", "fontsize": 12, "weight": "bold", "color": colours.text}
+            look = {"ha": "left", "fontsize": 12, "weight": "bold", "color": colours.text}
             figure.suptitle(title, x=0.01, **look)
         if wrapped:
             look = {"ha": "left", "fontsize": 8.5, "color": colours.faint}
@@ -157,23 +152,14 @@ def _seen(marks: Sequence[Mark], window: tuple[float, float]) -> list[Mark]:
     return [mark for mark in marks if mark.start < window[1] and mark.end > window[0]]
 
 
-def _tint(axes: Axes, marks: Sequence[Mark], tints: dict[str, str], colours: Theme) -> None:
-    """Colour the outermost phases faintly behind a lane."""
-    for name, colour in tints.items():
-        spans = [(m.start, m.end - m.start) for m in marks if m.name == name and not m.depth]
-        look: Any = {"facecolor": colour, "alpha": colours.tint, "zorder": 0, "linewidth": 0}
-        axes.broken_barh(spans, (-10, 200), **look)
-
-
 def _ribbon(
     axes: Axes,
     marks: Sequence[Mark],
     window: tuple[float, float],
     tints: dict[str, str],
     colours: Theme,
-    inches: float,
 ) -> set[str]:
-    """Draw phases with their names into axes so wide; gives those with room for their name."""
+    """Draw phases with their names; gives those with room for their name."""
     axes.set_xlim(*window)
     axes.set_ylim(1 + max(mark.depth for mark in marks), 0)
     axes.axis("off")
@@ -186,7 +172,7 @@ def _ribbon(
         axes.broken_barh(spans, (own[0].depth + 0.06, 0.88), linewidth=width, **look)
         for mark in own if len(own) <= MOST_LABELS else []:
             left, right = max(mark.start, window[0]), min(mark.end, window[1])
-            room = (right - left) / (window[1] - window[0]) * inches
+            room = (right - left) / (window[1] - window[0]) * INSIDE
             fitting = (form for form in labels(mark) if len(form) * RIBBON_LETTER + 0.05 <= room)
             if text := next(fitting, ""):
                 labelled.add(name)
@@ -214,11 +200,10 @@ def _frame(
     )
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: time_text(value, length)))
     axes.tick_params(axis="x", labelbottom=last, labelsize=8)
-    run = lane.phases is not None
-    bold = {"fontsize": 8.5 if run else 9, "weight": "bold", "color": colours.text}
+    bold = {"fontsize": 9, "weight": "bold", "color": colours.text}
     below = {"fontsize": 7, "color": colours.faint}
     titles, subtitles = [lane.title], [lane.subtitle]
-    if run:
+    if lane.phases is not None:
         titles = textwrap.wrap(lane.title, TITLE_LETTERS, max_lines=3, placeholder=" …")
         subtitles = textwrap.wrap(lane.subtitle, TITLE_LETTERS + 3)
     names = [(text, bold) for text in titles] + [(text, below) for text in subtitles]
@@ -238,10 +223,10 @@ def _side_texts(axes: Axes, side: int, away: float, align: str, texts: Sequence[
         axes.annotate(text, (side, 0.5), (away, above), ha=align, **where, **style)
 
 
-def _lane(axes: Axes, lane: Lane, colours: Theme, most: int) -> None:
+def _lane(axes: Axes, lane: Lane, colours: Theme) -> None:
     for line in lane.lines:
         colour, look = colour_of(line.kind, colours), KINDS[line.kind]
-        times, mean, low, high = steps(lane, line, most)
+        times, mean, low, high = steps(lane, line, round(STEPS * INSIDE))
         # Each value holds from its time to the next, and is broken where unknown.
         corners = np.repeat(np.append(times, lane.end), 2)[1:-1]
         mean, low, high = (np.repeat(each, 2) for each in (mean, low, high))
@@ -256,11 +241,9 @@ def _lane(axes: Axes, lane: Lane, colours: Theme, most: int) -> None:
     # Matplotlib cannot clip a text that is far outside, as in a short window into a long trace.
     seen = [mark for mark in lane.marks if left <= mark[0] <= right]
     for number, (moment, text, kind) in enumerate(seen):
-        mark_look: Any = {"color": getattr(colours, kind)}
-        axes.axvline(moment, linewidth=1, linestyle=(0, (3, 2)), **mark_look)
-        axes.text(
-            moment, 80 - 14 * (number % 3), f" {text}", fontsize=7.5, clip_on=True, **mark_look
-        )
+        colour, above = getattr(colours, kind), 80 - 14 * (number % 3)
+        axes.axvline(moment, linewidth=1, linestyle=(0, (3, 2)), color=colour)
+        axes.text(moment, above, f" {text}", fontsize=7.5, clip_on=True, color=colour)
     if lane.reason:
         middle: Any = {"transform": axes.transAxes, "ha": "center", "va": "center"}
         axes.text(0.5, 0.5, lane.reason, color=colours.faint, fontsize=8, **middle)
@@ -281,8 +264,7 @@ def _legend(axes: Axes, lanes: Sequence[Lane], phases: dict[str, str], colours: 
         handles.append(Patch(facecolor=colour, label=short))
     if handles:
         longest = max(len(handle.get_label()) for handle in handles)
-        inches = LANES * axes.figure.get_figwidth()  # type: ignore[union-attr]
-        columns = max(1, int(inches / (SWATCH + LEGEND_LETTER * longest)))
+        columns = max(1, int(INSIDE / (SWATCH + LEGEND_LETTER * longest)))
         axes.legend(
             handles=handles[: 3 * columns],
             loc="lower left",

@@ -1,6 +1,7 @@
-"""This module defines what both charts draw: lanes of lines, and bands of phases.
+"""This module prepares what both charts draw: lanes of lines, and bands of phases.
 
-Both charts (matplotlib's and the interactive one) draw these, so that they show the same.
+Both charts (matplotlib's and the interactive one) draw these, so that they say the same. Lanes of
+requested series have separate scales, from 0 to a round number, which ``top`` names.
 """
 
 from __future__ import annotations
@@ -9,23 +10,30 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gpumon import stats
 from gpumon.errors import MonitorError
 from gpumon.recording import Mark, Recording
 from gpumon.stats import Floats
-from gpumon.words import duration_text
+from gpumon.summary import host_share
+from gpumon.trace_notes import at_time, throttle_intervals
+from gpumon.words import cores_text, duration_text, gpu_name, memory_text
 
 MOST_LEVELS = 3
+MOST_MARKS = 8
 LINES = {
     "busy": ("utilisation (%)", "GPU utilisation, mean and range", "% busy", "utilisation"),
     "activity": ("SM activity (%)", "SM activity, mean", "% SM active", "SM activity"),
     "host": ("cpu (%)", "CPU, all cores", "% CPU", "CPU"),
 }
 """Of each kind of line: the series, its name in the legend, at the side, and at a pointer."""
+KINDS = ("first", "second", "third", "fourth")
+GROUPS = {"clocks": ("sm clock", "memory clock")}
+"""Names for several quantities; any other name is the beginning of a quantity's own."""
+UNITS = {"C": "°C", "count": "", "bits": ""}
 
 
 @dataclass
@@ -77,14 +85,13 @@ def figure_text(value: float, unit: str) -> str:
 
 
 def condense(
-    times: npt.ArrayLike, values: Floats, end: float, most: int
+    times: Floats, values: Floats, end: float, most: int
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """About ``most`` steps (time, mean, lowest, highest) of a series that has more samples.
 
     What lasts longer than a step by itself, as a gap may, is one by itself, so that nothing is
     drawn into it.
     """
-    times = np.asarray(times, dtype=float)
     if len(times) <= most:
         return times, values, values, values
     edges, width = np.linspace(times[0], end, most + 1, retstep=True)
@@ -97,8 +104,7 @@ def condense(
     total = np.add.reduceat(seconds, places)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.add.reduceat(np.where(known, values, 0.0) * seconds, places) / total
-    low = np.fmin.reduceat(values, places)
-    high = np.fmax.reduceat(values, places)
+    low, high = (extreme.reduceat(values, places) for extreme in (np.fmin, np.fmax))
     return times[places], mean, low, high
 
 
@@ -121,12 +127,10 @@ def labels(mark: Mark) -> list[str]:
 
 def merged_marks(marks: Sequence[Mark], levels: int = MOST_LEVELS) -> list[Mark]:
     """The outer marks, with those of one name that overlap (several processes) made one."""
-    groups: dict[str, list[Mark]] = {}
-    for mark in marks:
-        if mark.depth < levels:
-            groups.setdefault(mark.name, []).append(mark)
+    outer = [mark for mark in marks if mark.depth < levels]
     joined: list[Mark] = []
-    for group in groups.values():
+    for name in dict.fromkeys(mark.name for mark in outer):
+        group = [mark for mark in outer if mark.name == name]
         if len({mark.process for mark in group}) == 1:
             joined += group
             continue
@@ -134,6 +138,170 @@ def merged_marks(marks: Sequence[Mark], levels: int = MOST_LEVELS) -> list[Mark]
             first = next(mark for mark in group if start <= mark.start <= end)
             joined.append(replace(first, start=start, end=end))
     return sorted(joined, key=lambda mark: (mark.depth, mark.start))
+
+
+def lanes_of(
+    recording: Recording, window: tuple[float, float], series: Sequence[str] = ()
+) -> list[Lane]:
+    """The lanes of a trace, host by host, GPUs first, the figures at their side over the window.
+
+    series: what else is to be drawn, in separate lanes; see :func:`gpumon.Trace.plot`.
+    """
+    if not recording.devices:
+        raise MonitorError(
+            f"the trace {recording.prefix} has phases and no device: it belongs to a rank whose "
+            "host another rank recorded; draw both traces together"
+        )
+    weights = stats.weights(recording.times, recording.end, [window])
+    lanes = [
+        (_host if device["kind"] == "host" else _gpu)(recording, device, weights)
+        for device in recording.devices
+    ]
+    for name in series:
+        lanes += _series_lanes(recording, name, weights)
+    machines = {device["name"]: device.get("machine") for device in recording.devices}
+    order = list(dict.fromkeys(machines.get(lane.name) for lane in lanes))
+    return sorted(lanes, key=lambda lane: order.index(machines.get(lane.name)))
+
+
+def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
+    name = device["name"]
+    subtitle = str(device.get("machine") or device["product"].removeprefix("NVIDIA "))
+    if device.get("cuda") is not None and name.rpartition(":")[2] != f"gpu{device['cuda']}":
+        subtitle = f"cuda:{device['cuda']}, {subtitle}"
+    lane = Lane(name, gpu_name(name), subtitle, recording.times, recording.end)
+    busy, activity, memory, power = (
+        recording.series(f"{name}/{quantity}")
+        for quantity in ("utilisation (%)", "SM activity (%)", "memory used (MiB)", "power (W)")
+    )
+    lane.lines += _mean_line("busy", "GPU utilisation", busy, "% busy", weights)
+    lane.lines += _mean_line("activity", "SM activity", activity, "% SM active", weights)
+    lane.lines += _memory(memory, device.get("memory total (MiB)"), weights)
+    for line in _mean_line("power", "power, % of the limit", power, "W", weights):
+        limit = device.get("power limit (W)") or float(np.nanmax(line.values)) or 1.0
+        line.values, line.scale, line.unit = 100 * line.values / limit, limit / 100, "W"
+        lane.lines.append(line)
+    throttled: dict[str, float] = {}
+    for start, _, why in throttle_intervals(recording, name):
+        throttled.setdefault(why, start)
+    marks = sorted((start, why, "machine") for why, start in throttled.items())
+    lane.marks = marks[:MOST_MARKS] + [
+        (event["t"], f"lost {at_time(event['t'], recording)}", "activity")
+        for event in recording.events
+        if event["event"] == "device lost" and event["device"] == name
+    ]
+    if busy is None:
+        keys = [s for s in recording.header["series"] if s["key"] == f"{name}/utilisation (%)"]
+        reasons = [s["reason"] for s in keys if s.get("reason")]
+        lane.reason = f"utilisation: {reasons[0]}" if reasons else lane.subtitle
+    return lane
+
+
+def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
+    """CPU and memory; where the program may use less than the host has, of that, and the host's."""
+    name = device["name"]
+    subtitle = device.get("machine") or cores_text(device)
+    lane = Lane(name, "Host", subtitle, recording.times, recording.end, host=True)
+    mine = host_share(recording, device)
+    cpu = recording.series(f"{name}/cpu (%)")
+    if mine.cpu is not None and cpu is not None:
+        lane.subtitle = f"{mine.cores:g} of {lane.subtitle}"
+        lane.lines += _mean_line("host", "CPU, allowed cores", mine.cpu, "% of its CPU", weights)
+        lane.lines += _mean_line("machine", "CPU, all cores", cpu, "% of all", weights)
+    else:
+        lane.lines += _mean_line("host", "CPU, all cores", cpu, "% CPU", weights)
+    memory = recording.series(f"{name}/memory used (MiB)")
+    whole = _memory(memory, device.get("memory total (MiB)"), weights)
+    if whole and mine.memory is not None:
+        lane.lines += _memory(mine.memory, mine.memory_limit, weights)
+        whole[0].kind, whole[0].label = "machine_memory", "memory, the machine's"
+        whole[0].note += " of all"
+    lane.lines += whole
+    return lane
+
+
+def _mean_line(
+    kind: str, label: str, values: Floats | None, unit: str, weights: stats.Weights
+) -> list[Line]:
+    """A line with its mean over the window at its side; none where there are no values."""
+    if values is None:
+        return []
+    note = figure_text(stats.known(values, weights).mean(), unit)
+    return [Line(kind, label, values, note, short=label.partition(",")[0])]
+
+
+def _memory(memory: Floats | None, total: float | None, weights: stats.Weights) -> list[Line]:
+    if memory is None:
+        return []
+    total = total or float(np.nanmax(memory)) or 1.0
+    peak = stats.known(memory, weights).peak()
+    note = f"{memory_text(peak)} peak" if not math.isnan(peak) else "no figure, memory"
+    label = "memory, % of the device's"
+    return [Line("memory", label, 100 * memory / total, note, total / 102400, "GiB", "memory")]
+
+
+def _series_lanes(recording: Recording, name: str, weights: stats.Weights) -> list[Lane]:
+    """A lane for each device and unit of the series that a name stands for, four lines in each."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for key in _keys(recording, name):
+        owner, _, quantity = key.partition("/")
+        groups.setdefault((owner, quantity.rpartition(" (")[2].rstrip(")")), []).append(key)
+    lanes = []
+    for (owner, unit), members in groups.items():
+        shown = UNITS.get(unit, unit)
+        whose, _, own = owner.rpartition(":")  # of a merged trace: host, rank or both
+        subtitle = f"{name}, {whose.replace(':', ' ')}" if whose else name
+        title = gpu_name(owner) if own.startswith("gpu") else own.capitalize()
+        for first in range(0, len(members), len(KINDS)):
+            part = members[first : first + len(KINDS)]
+            full = _round_up(float(recording.frame[part].max().max()))
+            lane = Lane(owner, title, subtitle, recording.times, recording.end)
+            lane.host = not own.startswith("gpu")
+            lane.top = f"{full:g} {shown}".rstrip()
+            for kind, key in zip(KINDS, part, strict=False):
+                quantity = key.partition("/")[2].rpartition(" (")[0]
+                values = recording.frame[key].to_numpy()
+                note = _note(quantity, unit, shown, stats.known(values, weights))
+                line = Line(kind, "", 100 * values / full, note, full / 100, shown, quantity)
+                lane.lines.append(line)
+            lanes.append(lane)
+    return lanes
+
+
+def _keys(recording: Recording, name: str) -> list[str]:
+    """The series that a name means and that have values, in the trace's order."""
+    wanted = GROUPS.get(name.lower(), (name.lower(),))
+    there = {
+        key: key.partition("/")[2] for key in recording.keys if recording.series(key) is not None
+    }
+    keys = [key for key, quantity in there.items() if quantity.lower().startswith(wanted)]
+    if not keys:
+        quantities = [quantity.rpartition(" (")[0] for quantity in there.values()]
+        known = dict.fromkeys(q for q in quantities if not q[-1:].isdigit())
+        raise MonitorError(
+            f"series={name!r}: the trace has no such values; it has {', '.join(known)}"
+        )
+    return keys
+
+
+def _note(quantity: str, unit: str, shown: str, known: stats.Known) -> str:
+    if not len(known.values):
+        return f"{quantity} unknown"
+    if unit == "bits":
+        return f"{quantity}, bits"
+    # Of what is counted since the start, a mean says nothing.
+    up_to = unit in ("count", "J")
+    value = known.peak() if up_to else known.mean()
+    figure = f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{quantity}{' up to' if up_to else ''} {figure} {shown}".rstrip()
+
+
+def _round_up(value: float) -> float:
+    """The least of 1, 2, 5, 10, 20, ... that is not below a value."""
+    if value <= 0:
+        return 1.0
+    tens = 10.0 ** math.floor(math.log10(value))
+    return next((tens * step for step in (1, 2, 5) if tens * step >= value), 10 * tens)
 
 
 def comparison_lanes(
@@ -147,7 +315,7 @@ def comparison_lanes(
     """
     if not recordings:
         raise MonitorError("no trace to draw: give at least one, as {'name': trace or path}")
-    lanes = [_lane(name, each, align, until) for name, each in recordings.items()]
+    lanes = [_run(name, each, align, until) for name, each in recordings.items()]
     marks = [mark for each in recordings.values() for mark in each.marks]
     if align is not None and not any(mark.name == align for mark in marks):
         known = dict.fromkeys(mark.name for mark in marks if mark.depth == 0)
@@ -159,7 +327,7 @@ def comparison_lanes(
     return lanes, (max(left, -0.05 * right) if align else 0.0, max(right, 1e-3))
 
 
-def _lane(name: str, recording: Recording, align: str | None, until: Sequence[str]) -> Lane:
+def _run(name: str, recording: Recording, align: str | None, until: Sequence[str]) -> Lane:
     marks = merged_marks(recording.marks, levels=1)
     starts = [mark.start for mark in recording.marks if mark.name == align]
     origin = min(starts, default=0.0)

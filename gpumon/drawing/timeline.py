@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from gpumon.drawing.device_lanes import lanes_of
-from gpumon.drawing.lanes import Floats, Lane, comparison_lanes, labels, merged_marks, steps
+from gpumon.drawing.lanes import Lane, comparison_lanes, labels, lanes_of, merged_marks, steps
 from gpumon.drawing.style import KINDS, THEMES, phase_colours
 from gpumon.errors import MonitorError
 from gpumon.recording import Mark, Recording
+from gpumon.stats import Floats
 from gpumon.trace_notes import notes
 
 HERE = Path(__file__).parent

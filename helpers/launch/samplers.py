@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import gpumon
-from gpumon.record import compared_clocks
+from gpumon.launch import compared_clocks
 from gpumon.trace_files import MARKS, SAMPLES, marks_file
 from helpers.frameworks import rank_info
 
@@ -41,7 +41,8 @@ def start(marks: gpumon.Monitor | gpumon.Marker) -> None:
     if here is None or here.nodes == 1 or here.virtual:
         return
     first = marks.path.with_name(TRACE)
-    _CLOCKS.enter_context(compared_clocks(marks, first, here.rank))
+    report = marks.marker.write_clock_offset
+    _CLOCKS.enter_context(compared_clocks(first, here.rank, report))
 
 
 def stop(marks: gpumon.Monitor | gpumon.Marker) -> None:

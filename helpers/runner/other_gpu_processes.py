@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gpumon import gpu_processes
+from gpumon import gpu as gpu_module
 from gpumon.series import Unavailable
 from helpers.launch import processes
 
@@ -29,7 +29,7 @@ def watched(uuids: Sequence[str], warn: Callable[[str], None]) -> Iterator[dict[
 
     def ask() -> list[tuple[str, int, float | None]]:
         try:
-            return gpu_processes.compute_processes(uuids) if uuids else []
+            return gpu_module.compute_processes(uuids) if uuids else []
         except Unavailable as error:
             if found["reason"] is None:
                 said = f"the driver does not list the processes on the GPUs ({error})"
@@ -38,8 +38,9 @@ def watched(uuids: Sequence[str], warn: Callable[[str], None]) -> Iterator[dict[
             return []
 
     def note(gpu: str, process: int, memory: float | None, seen: str) -> None:
-        name = gpu_processes.process_name(process)
-        found["processes"].append({"gpu": gpu, "process": process, "name": name, "seen": seen})
+        name = gpu_module.process_name(process)
+        other = {"gpu": gpu, "process": process, "name": name, "memory_mib": memory, "seen": seen}
+        found["processes"].append(other)
         used = "" if memory is None else f", {memory:.0f} MiB"
         warn(
             f"{name or 'a process'} ({process}{used}) on {gpu[:12]}: another process shares this "

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
-from gpumon.process import busy_and_total
+from gpumon.host import busy_and_total
 from helpers.frameworks import rank_info
 from helpers.frameworks.cpu_cores import CpuDevice
 

@@ -134,7 +134,7 @@ def main(target: Path) -> None:
         for name, (_, gpus, title) in SCENARIOS.items():
             lanes = [f"gpu{gpu}" for gpu in range(gpus)]
             theme = "dark" if name == "low_occupancy" else "light"
-            chart = traces[name].plot(title=title, devices=lanes, theme=theme, size=None)
+            chart = traces[name].plot(title=title, devices=lanes, theme=theme)
             chart.savefig(target / f"gpumon-{name.replace('_', '-')}.png", dpi=80)
         both = {"ok": traces["ok"], "input-bound": traces["input_bound"]}
         chart = gpumon.compare(both, title="Two runs on the same axes", align="train")

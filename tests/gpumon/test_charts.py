@@ -111,7 +111,7 @@ def test_what_a_trace_lacks_is_refused_with_what_it_has(tmp_path: Path) -> None:
         "gpu0/temperature (C)": [None],
     }
     path = write(tmp_path / "gpu", {"gpu0": [1.0]}, more=more)
-    known = "clocks, utilisation, memory used, power, cpu, SM clock"
+    known = "utilisation, memory used, power, cpu, SM clock"
     with pytest.raises(gpumon.MonitorError, match=rf"it has {known}$"):
         gpumon.read(path).plot(series=["temperature"])
 

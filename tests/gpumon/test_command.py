@@ -17,7 +17,6 @@ from gpumon_tools import ROOT, gpu, python, write
 
 import gpumon
 from gpumon.__main__ import main
-from gpumon.launch import environment
 from gpumon.live_chart import LiveView, chart_file
 
 
@@ -131,15 +130,8 @@ def test_a_warning_is_one_line_and_no_exit_code(tmp_path: Path, told: str) -> No
 def test_live_view_redraws_without_the_program_drawing(tmp_path: Path) -> None:
     pictures: list[bytes] = []
 
-    class Output:
-        def __init__(self, data: bytes) -> None:
-            pictures.append(data)
-
-        def update(self, data: bytes) -> None:
-            pictures.append(data)
-
     with gpumon.Monitor(tmp_path / "trace", interval=0.05) as monitor, monitor.phase("train"):
-        view = LiveView(monitor.path, period=0.1, display=Output)
+        view = LiveView(monitor.path, 0.1, pictures.append)
         chart_file(monitor.path).write_bytes(b"first")  # as the drawing process would
         deadline = time.monotonic() + 60
         while not pictures and time.monotonic() < deadline:
@@ -157,7 +149,7 @@ def test_the_drawing_process_draws_and_ends_with_its_parent(tmp_path: Path) -> N
     subprocess.run(
         [sys.executable, "-m", "gpumon.live_chart", config],
         stdin=subprocess.DEVNULL,
-        env=environment(),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=True,
         timeout=300,
     )

@@ -22,10 +22,9 @@ from processes import ended
 from test_monitor import ROOT
 
 import gpumon
-from gpumon import writer
+from gpumon import trace_files
 from gpumon.series import Scheduler, Series, Source
-from gpumon.trace_files import marks_file, samples_file
-from gpumon.writer import Writer
+from gpumon.trace_files import Writer, marks_file, samples_file
 
 TORN = 0
 """Instead of an error: the disk takes half of the line."""
@@ -79,7 +78,7 @@ def test_a_full_disk_costs_the_samples_of_its_time(
 ) -> None:
     disk = Disk(4, fault, 3)
     monkeypatch.setattr(os, "write", disk)
-    monkeypatch.setattr(writer, "MOST_OWED", 0)
+    monkeypatch.setattr(trace_files, "MOST_OWED", 0)
     record(tmp_path / "t")
     monkeypatch.undo()
     assert disk.failed

@@ -13,7 +13,7 @@ import pytest
 from gpumon_tools import write
 
 import gpumon
-from gpumon import trace_notes, writer
+from gpumon import trace_files, trace_notes
 from gpumon.trace_files import new_file, samples_file
 
 STEP = 0.5
@@ -26,7 +26,7 @@ class Recorded:
 
     def __init__(self, prefix: Path) -> None:
         sound = samples_file(write(prefix.with_name("sound"), {"gpu0": [1.0]}, step=STEP))
-        self.writer = writer.Writer(samples_file(prefix))
+        self.writer = trace_files.Writer(samples_file(prefix))
         self.writer.line(json.loads(sound.read_text().splitlines()[0]))
         self.now = 0.0
 
@@ -44,8 +44,8 @@ class Recorded:
 
 @pytest.fixture(name="small", autouse=True)
 def small_fixture(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "MOST_VALUES", 40 * VALUES)
-    monkeypatch.setattr(writer, "LINES", 7)
+    monkeypatch.setattr(trace_files, "MOST_VALUES", 40 * VALUES)
+    monkeypatch.setattr(trace_files, "LINES", 7)
 
 
 def test_a_long_trace_keeps_every_second_sample_and_says_so(tmp_path: Path) -> None:

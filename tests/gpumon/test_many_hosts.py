@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 from gpumon_tools import Marks, said_by, write
+from runner_tools import wait_for
 
 import gpumon
-from gpumon import clocks, launch
+from gpumon import launch
 from gpumon.__main__ import main
 from gpumon.record import default_path
 
@@ -201,9 +202,10 @@ def test_a_trace_of_phases_alone_is_no_chart(
 
 
 def test_clocks_are_measured_over_the_network(tmp_path: Path) -> None:
-    with clocks.answer_queries(tmp_path / "t"):
+    with launch.compared_clocks(tmp_path / "t", 0, print):
+        wait_for((tmp_path / "t.clock").exists)
         offer = json.loads((tmp_path / "t.clock").read_text())
-        found = clocks.measure_offset(
+        found = launch.measure_offset(
             offer,
             clock=lambda: time.monotonic() + 1000,
             wall=lambda: time.time() - 3,
@@ -212,7 +214,7 @@ def test_clocks_are_measured_over_the_network(tmp_path: Path) -> None:
         assert abs(found["ahead (s)"] - 1000) <= found["within (s)"] < 1
         assert found["wall (s)"] == pytest.approx(-3, abs=1)
         wrong = {**offer, "token": "0" * 32, "addresses": ["127.0.0.1"]}
-        assert clocks.measure_offset(wrong) is None, "who has no token is not answered"
+        assert launch.measure_offset(wrong) is None, "who has no token is not answered"
     assert not (tmp_path / "t.clock").exists()
 
 

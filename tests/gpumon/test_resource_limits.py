@@ -14,7 +14,7 @@ from gpumon_tools import data_of, python, write
 from test_charts import in_the_page, in_the_picture
 
 import gpumon
-from gpumon import process as process_module
+from gpumon import host
 
 SPIN = "print(flush=True)\nwhile True: pass"
 
@@ -32,7 +32,7 @@ def busy_fixture() -> Iterator[int]:
 
 
 def used(process: int, seconds: float) -> list[float | None]:
-    source = process_module.limit_source(process)
+    source = host.limit_source(process)
     source.read()
     time.sleep(seconds)
     return [value for value in source.read() if not isinstance(value, Exception)][:2]
@@ -58,9 +58,9 @@ def version_2(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     proc = folder / "proc" / "5"
     proc.mkdir(parents=True)
     (proc / "cgroup").write_text("3:cpuset:/\n0::/a/b\n")
-    monkeypatch.setattr(process_module, "PROC", folder / "proc")
-    monkeypatch.setattr(process_module, "GROUPS", folder)
-    monkeypatch.setattr(process_module, "_affinity", lambda root: {0, 1, 2, 3})
+    monkeypatch.setattr(host, "PROC", folder / "proc")
+    monkeypatch.setattr(host, "GROUPS", folder)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda root: {0, 1, 2, 3})
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     return inner.parent
 
@@ -70,8 +70,8 @@ def test_limits_of_version_2_hold_for_the_groups_below(
 ) -> None:
     group = version_2(tmp_path, monkeypatch)
     clock = [100.0]
-    monkeypatch.setattr(process_module.time, "monotonic", lambda: clock[0])
-    source = process_module.limit_source(5)
+    monkeypatch.setattr(host.time, "monotonic", lambda: clock[0])
+    source = host.limit_source(5)
     assert source.read() == [None, 1.5, 50.0, 100.0]
     (group / "cpu.stat").write_text("usage_usec 1200000\nuser_usec 0\n")
     clock[0] += 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import gpumon
-from gpumon import clocks
+from gpumon import launch
 from gpumon.trace_files import marks_file
 from helpers.frameworks import rank_info
 from helpers.frameworks.rank_info import Place
@@ -61,7 +61,7 @@ def test_samplers_begin_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_the_clocks_of_several_hosts_are_compared_while_they_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clocks, "boot_id", lambda: f"boot of {threading.current_thread().name}")
+    monkeypatch.setattr(launch, "boot_id", lambda: f"boot of {threading.current_thread().name}")
     first = of_rank(tmp_path, 0, monkeypatch)
     samplers.start(first)
     other = of_rank(tmp_path, 2, monkeypatch)

@@ -17,7 +17,7 @@ import pytest
 import records
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture
 
-from gpumon import gpu_processes
+from gpumon import gpu as gpu_module
 from gpumon.series import Unavailable
 from helpers import paths, record
 from helpers.__main__ import main
@@ -256,7 +256,7 @@ def test_neighbours_that_are_there_at_the_end(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(other_gpu_processes, "SETTLE_SECONDS", 0.0)
     me, gone = os.getpid(), 2**22 + 1  # above what Linux numbers processes with
     now: list[tuple[str, int, float | None]] = [("GPU-a", gone, None)]
-    monkeypatch.setattr(gpu_processes, "compute_processes", lambda uuids: list(now))
+    monkeypatch.setattr(gpu_module, "compute_processes", lambda uuids: list(now))
     warned: list[str] = []
     with other_gpu_processes.watched(["GPU-a"], warned.append) as found:
         now += [("GPU-a", me, 7.0), ("GPU-a", gone + 1, 9.0)]
@@ -273,7 +273,7 @@ def test_a_driver_that_does_not_tell_is_no_failure(
     def unsupported(uuids: Any) -> Any:
         raise Unavailable("Not Supported")
 
-    monkeypatch.setattr(gpu_processes, "compute_processes", unsupported)
+    monkeypatch.setattr(gpu_module, "compute_processes", unsupported)
     warned: list[str] = []
     with other_gpu_processes.watched(["GPU-a"], warned.append) as said:
         pass
