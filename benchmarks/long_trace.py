@@ -67,7 +67,7 @@ def header_of(gpus: int, series: list[str]) -> dict[str, Any]:
         for gpu in range(gpus)
     ]
     devices.append({"name": "host", "kind": "host", "cores": CORES, "memory total (MiB)": 515_000})
-    texts = {"version": "0", "host": "node", "system": "Linux", "boot": "b", "clock": "monotonic"}
+    texts = {"version": "0", "host": "node", "system": "Linux", "boot": "b"}
     times = {"interval (s)": INTERVAL, "start (monotonic s)": 0.0, "start (unix s)": 1.8e9}
     keys = [{"key": key, "api": "", "reason": None} for key in series]
     what = {"gpumon": FORMAT, "rank": None, "thinned": 1, "nvml": {"available": True}}

@@ -7,7 +7,6 @@
 >>> monitor.plot()
 
 Recording needs no optional package. Reading a trace needs pandas, NumPy and, to draw, matplotlib.
-gpumon imports them only when a function needs them, because the sampling process must stay small.
 """
 
 from __future__ import annotations

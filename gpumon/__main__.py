@@ -56,8 +56,7 @@ def parser() -> Parser:
     record.add_argument(
         "--gpu-ids",
         metavar="IDS",
-        help="record the GPUs with these NVML indices or UUIDs, separated by commas "
-        "(default: the GPUs that the program can use)",
+        help="record the GPUs with these NVML indices or UUIDs (default: those of the program)",
     )
     record.add_argument(
         "program",
@@ -67,7 +66,6 @@ def parser() -> Parser:
     )
 
     summary = _command(commands, "summary", _summary, "print statistics for each phase and device")
-    _add_traces(summary)
     summary.add_argument(
         "--by",
         choices=["phase", "repeat"],
@@ -79,7 +77,6 @@ def parser() -> Parser:
     )
 
     plot = _command(commands, "plot", _plot, "draw the chart of a trace")
-    _add_traces(plot)
     plot.add_argument(
         "-o",
         "--out",
@@ -99,12 +96,10 @@ def parser() -> Parser:
     plot.add_argument(
         "--series",
         metavar="NAMES",
-        help="draw these series too, separated by commas, such as temperature,clocks,PCIe "
-        "(default: none)",
+        help="draw these series too, such as temperature,clocks,PCIe (default: none)",
     )
 
     export = _command(commands, "export", _export, "write a trace as CSV or a Chrome trace")
-    _add_traces(export)
     export.add_argument(
         "-o",
         "--out",
@@ -123,17 +118,10 @@ def _command(commands: Any, name: str, run: Run, text: str) -> argparse.Argument
     description = f"{text[0].upper()}{text[1:]}."
     command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=description)
     command.set_defaults(run=run)
+    if run in (_summary, _plot, _export):
+        told = "read this trace; merge several traces on one time axis"
+        command.add_argument("trace", nargs="+", type=Path, metavar="TRACE", help=told)
     return command
-
-
-def _add_traces(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "trace",
-        nargs="+",
-        type=Path,
-        metavar="TRACE",
-        help="read this trace; merge several traces on one time axis",
-    )
 
 
 def _read(trace: Any) -> Trace:

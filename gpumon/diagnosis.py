@@ -1,8 +1,7 @@
 """This module finds what limited each phase, and states it in a sentence with its numbers.
 
-The rules are tried in the order of ``RULES``, and the first that holds is the phase's sentence:
-what makes other figures worthless comes before what they would say. Each rule asks for more than
-it needs, because no sentence is better than a wrong one. ``docs/gpumon.md`` has them as a table.
+The first rule of ``RULES`` that holds is the phase's sentence. Each asks for more than it needs,
+because no sentence is better than a wrong one. ``docs/gpumon.md`` has them as a table.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ def diagnose(recording: Recording) -> list[Diagnosis]:
     found = []
     for name, own in by_phase.items():
         if phase := phase_of(recording, repeats[name], own):
-            said = ((kind, rule(phase)) for kind, rule in RULES.items())
+            said = ((rule.__name__[1:], rule(phase)) for rule in RULES)
             found += [Diagnosis(name, kind, *one) for kind, one in said if one][:1]
     return found
 
@@ -105,9 +104,9 @@ def diagnose(recording: Recording) -> list[Diagnosis]:
 class Phase:
     """One phase.
 
-    spans: its repeats, joined where they touch, seconds in all. starts: of the repeats, in order.
-    gpus: the rows of the GPUs that took part; hosts: of the machines. A row lacks the figures that
-    rest on less than ``MEASURED`` of the phase.
+    spans: its repeats, joined where they touch. starts: of the repeats, in order. gpus, hosts: the
+    rows of those that took part, without the figures that rest on less than ``MEASURED`` of the
+    phase.
     """
 
     recording: Recording
@@ -133,7 +132,6 @@ class Phase:
 
     @property
     def together(self) -> str:
-        """The GPUs that took part, in words."""
         if len(self.gpus) == 1:
             return self.name(self.gpus[0])
         return f"the {len(self.gpus)} GPUs" + ("" if self.all_took_part else " in use")
@@ -168,8 +166,8 @@ def phase_of(
     for row in rows:
         if devices.get(row["device"], {}).get("kind") == "host":
             cpu = host_share(recording, devices[row["device"]]).cpu
-            known = phase.is_known(phase.values(row["device"], "cpu (%)") if cpu is None else cpu)
-            phase.hosts.append(row if known else {**row, "utilisation mean (%)": NAN})
+            sound = phase.is_known(phase.values(row["device"], "cpu (%)") if cpu is None else cpu)
+            phase.hosts.append(row if sound else {**row, "utilisation mean (%)": NAN})
     return phase
 
 
@@ -344,14 +342,9 @@ def _ok(phase: Phase) -> Found:
     return f"{phase.together} had work for {mean:.0f} % of the time, {how}", figures
 
 
-RULES: dict[str, Callable[[Phase], Found]] = {
-    "shared": _shared,
-    "input_bound": _input_bound,
-    "throttled": _throttled,
-    "imbalanced": _imbalanced,
-    "low_occupancy": _low_occupancy,
-    "ok": _ok,
-}
+RULES: Sequence[Callable[[Phase], Found]] = (
+    *(_shared, _input_bound, _throttled, _imbalanced, _low_occupancy, _ok),
+)
 
 
 def sentences(found: Sequence[Diagnosis]) -> list[str]:

@@ -18,10 +18,7 @@ def printable(text: object) -> str:
 
 
 class MonitorError(Exception):
-    """Every error of gpumon that a user can fix.
-
-    The message is one printable line: what is wrong, where, and how to fix it. A notebook shows
-    only this line, without a traceback.
+    """Every error of gpumon that a user can fix; a notebook shows only its one line.
 
     Args:
         message: the text; line breaks and control characters are replaced.
@@ -39,9 +36,8 @@ class MonitorError(Exception):
 class Unavailable(Exception):
     """A series cannot be read; the reason is what the trace keeps.
 
-    permanent: asking again is pointless (not supported, function missing in this driver).
-    lost: the whole device is gone. wrong_request: the user asked for what is not there.
-    code: NVML's own number of the error.
+    permanent: asking again is pointless. lost: the whole device is gone. wrong_request: the user
+    asked for what is not there. code: NVML's own number of the error.
     """
 
     reason: str

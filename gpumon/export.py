@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,6 @@ from gpumon.recording import Recording
 from gpumon.trace_files import write_atomically
 from gpumon.words import gpu_name
 
-FORMATS = ("csv", "json")
-BASE = "baseTimeNanoseconds"
-"""The field that says from when the microseconds count, as in the traces of torch.profiler."""
 FIRST_PROCESS = 2_000_000_000
 """Numbers of devices, above those of processes."""
 FIRST_THREAD = 1_000_000_000
@@ -28,17 +26,10 @@ FIRST_THREAD = 1_000_000_000
 def export(recording: Recording, target: str | os.PathLike[str]) -> Path:
     """See :meth:`gpumon.Trace.export`; the file appears whole or not at all."""
     path = Path(target)
-    kind = path.suffix.lstrip(".").lower()
-    if kind not in FORMATS:
-        raise MonitorError(f"cannot export to {path}: no format {kind!r}; use .csv or .json")
-
-    def write(file: Path) -> None:
-        if kind == "json":
-            file.write_text(json.dumps(_chrome_document(recording)), encoding="utf-8")
-        else:
-            _write_csv(recording, file)
-
-    write_atomically(path, write)
+    writers = {".csv": _write_csv, ".json": _write_chrome}
+    if path.suffix.lower() not in writers:
+        raise MonitorError(f"cannot export to {path}: use .csv or .json")
+    write_atomically(path, partial(writers[path.suffix.lower()], recording))
     return path
 
 
@@ -61,13 +52,13 @@ def _write_csv(recording: Recording, path: Path) -> None:
     table.to_csv(path, float_format="%.9g", lineterminator="\n")
 
 
-def _chrome_document(recording: Recording) -> dict[str, Any]:
-    """The whole document in Chrome's trace format, ready for JSON."""
-    return {
-        BASE: int(recording.header["start (unix s)"] * 1e9),
+def _write_chrome(recording: Recording, path: Path) -> None:
+    document = {
+        "baseTimeNanoseconds": int(recording.header["start (unix s)"] * 1e9),
         "traceEvents": [*_slices(recording), *_counters(recording)],
         "displayTimeUnit": "ms",
     }
+    path.write_text(json.dumps(document), encoding="utf-8")
 
 
 def _slices(recording: Recording) -> Iterator[dict[str, Any]]:
@@ -82,16 +73,9 @@ def _slices(recording: Recording) -> Iterator[dict[str, Any]]:
             name = "gpumon phases" + (f" {place + 1}" if place else "")
             yield _meta("thread_name", process, name) | {"tid": FIRST_THREAD + place}
         known[place].append(mark.end)
-        yield {
-            "ph": "X",
-            "cat": "gpumon",
-            "name": mark.name,
-            "pid": process,
-            "tid": FIRST_THREAD + place,
-            "ts": _micro(mark.start),
-            "dur": _micro(mark.end - mark.start),
-            "args": mark.attributes,
-        }
+        length = {"dur": round((mark.end - mark.start) * 1e6, 3), "cat": "gpumon"}
+        thread = FIRST_THREAD + place
+        yield _event("X", mark.name, process, mark.start, mark.attributes, tid=thread, **length)
 
 
 def _row(rows: list[list[float]], start: float, end: float) -> int:
@@ -119,31 +103,18 @@ def _counters(recording: Recording) -> Iterator[dict[str, Any]]:
         last = math.nan
         for moment, value in zip(times, column.tolist(), strict=True):
             if value != last and not math.isnan(value):
-                yield {
-                    "ph": "C",
-                    "name": quantity,
-                    "pid": processes[owner],
-                    "tid": 0,
-                    "ts": _micro(moment),
-                    "args": {"value": value},
-                }
+                yield _event("C", quantity, processes[owner], moment, {"value": value})
             last = value
     for event in recording.events:
-        yield {
-            "ph": "i",
-            "s": "g",
-            "cat": "gpumon",
-            "pid": FIRST_PROCESS,
-            "tid": 0,
-            "name": event["event"],
-            "ts": _micro(event["t"]),
-            "args": event,
-        }
+        yield _event("i", event["event"], FIRST_PROCESS, event["t"], event, s="g", cat="gpumon")
+
+
+def _event(
+    kind: str, name: str, process: int, moment: float, args: dict[str, Any], **more: Any
+) -> dict[str, Any]:
+    fields = {"ph": kind, "name": name, "pid": process, "tid": 0, "ts": round(moment * 1e6, 3)}
+    return fields | {"args": args} | more
 
 
 def _meta(name: str, process: int, text: str) -> dict[str, Any]:
     return {"ph": "M", "name": name, "pid": process, "args": {"name": text}}
-
-
-def _micro(seconds: float) -> float:
-    return round(seconds * 1e6, 3)

@@ -1,7 +1,6 @@
 """This module defines the series of one GPU, and reads them through NVML.
 
-One source is one call into the driver; the scheduler separates them, so that a call that fails
-makes its own series NaN and no other.
+One source is one call into the driver: one that fails makes its own series NaN and no other.
 """
 
 from __future__ import annotations
@@ -43,10 +42,7 @@ Holder = tuple[int, float | None]
 
 
 def gpu_sources(device: Device, own_processes: Callable[[], set[int]]) -> list[Source]:
-    """Every source of a device, unprobed; one that cannot be recorded has none.
-
-    own_processes: the process numbers of the recorded program.
-    """
+    """Every source of a device, unprobed; own_processes: those of the recorded program."""
     if device.handle is None:
         return []
     metrics, has_metrics = _gpm(device)
@@ -137,11 +133,7 @@ def _figure(device: Device, name: str, digits: int, every: float, calls: Calls) 
 
 
 def _gpm(device: Device) -> tuple[list[Source], bool]:
-    """GPM's metrics of a device, each the mean since the reading before; and whether it has any.
-
-    A metric that fails is missing alone. Without GPM, the series that nothing else gives are there
-    with the reason.
-    """
+    """GPM's metrics of a device, each the mean since the reading before; and whether it has any."""
     try:
         if not query(nvml().nvmlGpmQueryDeviceSupport, device.handle).isSupportedDevice:
             raise Unavailable("GPM is not supported by this GPU (Hopper or later)", permanent=True)
@@ -158,17 +150,12 @@ def _metrics(device: Device) -> Source:
     request = pynvml.c_nvmlGpmMetricsGet_t()
     request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
     request.numMetrics = len(METRICS)
+    cells = []
     for metric, (number, _, _) in zip(request.metrics, METRICS, strict=False):
         metric.metricId = number
-
-    def cell(metric: Any, field: str, kind: Any) -> Any:
-        return kind.from_buffer(metric, getattr(type(metric), field).offset)
-
-    # Numbers that share the request's memory: pynvml's structures are slow to look into.
-    cells = [
-        (cell(metric, "value", ctypes.c_double), cell(metric, "nvmlReturn", ctypes.c_uint))
-        for metric in request.metrics[: len(METRICS)]
-    ]
+        # Numbers that share the request's memory: pynvml's structures are slow to look into.
+        value = ctypes.c_double.from_buffer(metric, type(metric).value.offset)
+        cells.append((value, ctypes.c_uint.from_buffer(metric, type(metric).nvmlReturn.offset)))
     samples = [query(pynvml.nvmlGpmSampleAlloc) for _ in range(2)]
     taken = [False]
 
@@ -196,14 +183,11 @@ def _links(device: Device) -> list[Source]:
     pcie = [pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES]
     way = "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_"
     nvlink = [(getattr(pynvml, f"{way}{end}"), ALL_LINKS) for end in ("TX", "RX")]
-    excuse = "; the other way, nvmlDeviceGetPcieThroughput, blocks for 20 ms and is not used"
-    return [
-        _counters(device, "PCIe", pcie, 2**20, excuse),
-        _counters(device, "NVLink", nvlink, 2**10, ""),
-    ]
+    # nvmlDeviceGetPcieThroughput blocks for 20 ms.
+    return [_counters(device, "PCIe", pcie, 2**20), _counters(device, "NVLink", nvlink, 2**10)]
 
 
-def _counters(device: Device, bus: str, fields: list[Any], per_mib: int, excuse: str) -> Source:
+def _counters(device: Device, bus: str, fields: list[Any], per_mib: int) -> Source:
     """MiB/s from two counters that only grow; the rate is that since the reading before."""
     names = [f"{bus} sent (MiB/s)", f"{bus} received (MiB/s)"]
     api = f"nvmlDeviceGetFieldValues {fields}, difference over time"
@@ -214,7 +198,6 @@ def _counters(device: Device, bus: str, fields: list[Any], per_mib: int, excuse:
         try:
             return rates(field_values(device.handle, fields))
         except Unavailable as error:
-            error.reason += excuse
             # What a driver does not know, it will not learn.
             error.permanent |= error.code == nvml().NVML_ERROR_INVALID_ARGUMENT
             raise
@@ -307,7 +290,7 @@ def processes_on(handle: Any) -> list[Holder]:
 def compute_processes(uuids: Sequence[str]) -> list[tuple[str, int, float | None]]:
     """GPU, process and its memory in MiB (None where the driver does not say) on these GPUs.
 
-    Opens NVML for this one question. Raises Unavailable if the driver does not report them.
+    Raises Unavailable if the driver does not report them.
     """
     open_nvml()
     try:

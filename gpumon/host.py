@@ -1,8 +1,7 @@
 """This module reads the series of the host and of the recorded program, also without a GPU.
 
-CPU affinity and cpusets say on which CPUs a program may run; control groups (version 2) limit its
-processor time and its memory, each group those below it too. What they leave is the program's
-100 %.
+CPU affinity, and control groups of version 2 with those above them, limit a program; what they
+leave is its 100 %.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def host_description() -> dict[str, Any]:
 
 
 def host_sources() -> list[Source]:
-    return [_cpu(), _memory(), _disk(), _network(), _sampler()]
+    return [_cpu(), _memory(), _disk(), _network()]
 
 
 def _cpu() -> Source:
@@ -79,13 +78,9 @@ def _memory() -> Source:
 
 
 def _rates(
-    names: tuple[str, str],
-    fields: tuple[str, str],
-    api: str,
-    counters: Callable[[], dict[str, Any] | None],
-    counts: Callable[[str], bool],
+    api: str, fields: dict[str, str], counters: Callable[[], Any], counts: Callable[[str], bool]
 ) -> Source:
-    """MiB/s from two byte counters that only grow, summed over the devices that count."""
+    """MiB/s from byte counters that only grow, summed over the devices that count."""
     rates = per_second(MIB, least=0.1)
 
     def read() -> list[float | None]:
@@ -95,16 +90,15 @@ def _rates(
         counted = [each for name, each in found.items() if counts(name)]
         if not counted:
             raise Unavailable("the system shows no such device (a container?)", permanent=True)
-        return rates([sum(getattr(each, field) for each in counted) for field in fields])
+        return rates([sum(getattr(each, field) for each in counted) for field in fields.values()])
 
-    return Source("host", [Series(f"host/{name} (MiB/s)", api, 2) for name in names], read, 2.0)
+    return Source("host", [Series(f"host/{name} (MiB/s)", api, 2) for name in fields], read, 2.0)
 
 
 def _disk() -> Source:
     return _rates(
-        ("disk read", "disk written"),
-        ("read_bytes", "write_bytes"),
         "psutil.disk_io_counters, all physical disks",
+        {"disk read": "read_bytes", "disk written": "write_bytes"},
         lambda: psutil.disk_io_counters(perdisk=True, nowrap=False),
         _physical,
     )
@@ -119,27 +113,11 @@ def _physical(name: str) -> bool:
 
 def _network() -> Source:
     return _rates(
-        ("network received", "network sent"),
-        ("bytes_recv", "bytes_sent"),
         "psutil.net_io_counters, all interfaces except the loopback",
+        {"network received": "bytes_recv", "network sent": "bytes_sent"},
         lambda: psutil.net_io_counters(pernic=True, nowrap=False),
         lambda name: name != "lo",
     )
-
-
-def _sampler() -> Source:
-    """What the sampler itself costs, as a series, so that it is known even after a kill -9."""
-    before = [(time.monotonic(), time.process_time())]
-
-    def read() -> tuple[float | None]:
-        now = (time.monotonic(), time.process_time())
-        wall, used = now[0] - before[0][0], now[1] - before[0][1]
-        before[0] = now
-        # The first reading is the start-up's, not the sampling's.
-        return (100 * used / wall if wall > 0.5 else None,)
-
-    api = "time.process_time of the sampler, share of one core"
-    return Source("sampler", [Series("sampler/cpu (%)", api, 2)], read, every=1.0)
 
 
 def process_source(root: int) -> Source:

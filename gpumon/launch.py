@@ -1,9 +1,7 @@
 """This module starts gpumon's processes, knows this one's rank, and compares clocks of hosts.
 
-The recorder of rank 0 answers queries for its clock over UDP, and writes its address to
-``PATH.clock``; the recorders of other hosts query it. An answer is given between the query and its
-arrival, whatever the network does: of many answers, the narrowest bounds count. Without an answer
-(no shared folder, a firewall), the offset stays unknown, and a note under the chart says so.
+Rank 0's recorder answers queries for its clock over UDP, and writes its address to ``PATH.clock``.
+An answer was given between query and arrival: of many answers, the narrowest bounds count.
 """
 
 from __future__ import annotations
@@ -47,10 +45,9 @@ script's own variables."""
 def start(
     module: str, config: dict[str, Any], stdout: int | IO[bytes], stderr: int | IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    """Run a module of gpumon with a configuration; its standard input ends when we do.
+    """Run a module of gpumon, wherever gpumon lies; its standard input ends when we do.
 
-    Its separate session keeps an interrupt of the program away from it, and no file of the working
-    folder is taken for a module. It finds gpumon however the program found it.
+    Its separate session keeps an interrupt of the program away from it.
     """
     here = str(Path(__file__).resolve().parent.parent)
     known = os.environ.get("PYTHONPATH")
@@ -65,16 +62,11 @@ def start(
 
 
 class RankInfo(NamedTuple):
-    """Which of a job's processes this is; None if no launcher says it.
-
-    local_rank: its number among those of its host. world_size: the job's processes. job_id: a name
-    of this start of the job, the same for all its processes.
-    """
+    """Which of a job's processes this is, and of its host's; None where no launcher says."""
 
     rank: int | None = None
     local_rank: int | None = None
     world_size: int | None = None
-    job_id: str | None = None
 
     @property
     def is_distributed(self) -> bool:
@@ -94,7 +86,7 @@ def rank_info() -> RankInfo:
             continue
         if local is None and _count("SLURM_PROCID") == rank:
             local = _count("SLURM_LOCALID")  # srun --mpi=pmi2
-        return RankInfo(rank, local, size, _job(names[0]))
+        return RankInfo(rank, local, size)
     return RankInfo()
 
 
@@ -103,20 +95,8 @@ def _count(variable: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
 
 
-def _job(of_rank: str) -> str | None:
-    """A start of a job by its launcher's own name, where it has one; fit to name a file."""
-    name = os.environ.get("PMIX_NAMESPACE", "")
-    if of_rank == "SLURM_PROCID" or (of_rank == "PMI_RANK" and "SLURM_STEP_ID" in os.environ):
-        slurm = [os.environ.get(each, "") for each in ("SLURM_JOB_ID", "SLURM_STEP_ID")]
-        name = ".".join(filter(None, slurm))
-    return re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.") or None
-
-
 def program_root(rank: int | None) -> int:
-    """The process whose descendants are the program's own: this one, or a rank's launcher.
-
-    All ranks of a machine have the same launcher, so they count as one program.
-    """
+    """The process whose descendants are the program's own: this one, or all ranks' launcher."""
     parent = os.getppid()
     return parent if rank is not None and parent > 1 else os.getpid()
 
@@ -132,7 +112,7 @@ def boot_id() -> str | None:
 def compared_clocks(
     first: Path, rank: int, report: Callable[[ClockOffset], object]
 ) -> Iterator[None]:
-    """Compare this host's clock with rank 0's, whose trace is ``first``, in a thread, while inside.
+    """Compare this host's clock with rank 0's, whose trace is ``first``, in a thread.
 
     Rank 0 answers; the others pass the measured offset to ``report``, once.
     """

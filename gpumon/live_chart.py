@@ -1,9 +1,7 @@
 """A separate process redraws a chart in the notebook while the cell runs.
 
-matplotlib would hold up the training for a good part of a second a picture, so the drawing is
-done by a separate process (``python -m gpumon.live_chart CONFIG``), niced down and resting twenty
-times as long as it draws. The notebook's process only passes the finished picture on, from a
-thread, through IPython's display.
+It is niced down and rests twenty times as long as it draws, which takes a good part of a second.
+The notebook's process only passes the finished picture on, from a thread.
 """
 
 from __future__ import annotations

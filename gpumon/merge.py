@@ -1,33 +1,25 @@
 """This module merges traces of several ranks or hosts on one time axis.
 
-Traces of one boot share the monotonic clock and are aligned exactly. Those of different
-machines are aligned by their clock offset, where one was measured (:mod:`gpumon.launch`), else by
-wall time; the merged trace says which. If several ranks of one machine have recorded a GPU or host,
-only the first record counts. A recording that is in two of the traces is refused.
+Traces of one boot share the monotonic clock. Those of different machines are aligned by their clock
+offset where one was measured, else by wall time. What several ranks recorded is taken once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from gpumon.errors import MonitorError
 from gpumon.recording import Mark, Recording
 from gpumon.stats import Floats
 from gpumon.trace_files import HUGE
 
 
 def merge(recordings: Sequence[Recording]) -> Recording:
-    """One recording whose zero is the earliest start among them.
-
-    Raises MonitorError where a recording would count twice.
-    """
-    _refuse_copies(recordings)
+    """One recording whose zero is the earliest start among them."""
     names = _machine_names(recordings)
     several = len(set(names)) > 1
     shifts, sentences = _shifts(recordings, names)
@@ -86,8 +78,6 @@ def merge(recordings: Sequence[Recording]) -> Recording:
         "host": ", ".join(dict.fromkeys(names)),
         "rank": None,
         "nvml": [*working, *watching, headers[0]["nvml"]][0],
-        "clock": f"{len(headers)} traces; monotonic within a machine, and between machines whose "
-        "clocks' difference was measured; else wall time",
         "clocks": sentences,
         "interval (s)": max(header["interval (s)"] for header in headers),
         "thinned": max(header.get("thinned", 1) for header in headers),
@@ -104,19 +94,6 @@ def merge(recordings: Sequence[Recording]) -> Recording:
         max(ends),
         sum(part.damaged for part in recordings),
     )
-
-
-def _refuse_copies(recordings: Sequence[Recording]) -> None:
-    found: dict[tuple[str, float, Any], Path] = {}
-    for part in recordings:
-        header = part.header
-        boot, start = header["boot"] or header["host"], header["start (monotonic s)"]
-        first = found.setdefault((boot, start, header.get("sampler")), part.prefix)
-        if first != part.prefix:
-            raise MonitorError(
-                f"{first} and {part.prefix} hold the same recording, which would count twice: "
-                "leave one out"
-            )
 
 
 def _machine_names(recordings: Sequence[Recording]) -> list[str]:

@@ -8,8 +8,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from gpumon import launch
@@ -41,9 +39,9 @@ LISTEN_SECONDS = 1.0
 class Monitor:
     """Record the GPUs and the host in a separate process, and mark phases.
 
-    Use it in a ``with`` statement, or call :meth:`start` and :meth:`stop`. If the sampler fails
-    during the recording, there is one warning and the program continues. Pickling a Monitor gives a
-    :class:`gpumon.Marker`, so you can pass it to worker processes on the same machine.
+    Use it in a ``with`` statement, or call :meth:`start` and :meth:`stop`. If the sampler fails,
+    there is one warning and the program continues. A pickled Monitor is a :class:`gpumon.Marker`,
+    for worker processes on the same machine.
 
     Args:
         path: the prefix of the trace's files: ``runs/x/trace`` gives ``trace.jsonl`` and
@@ -75,8 +73,6 @@ class Monitor:
             raise MonitorError(
                 f"interval={interval!r}: seconds between samples must be {SHORTEST} to {LONGEST}"
             )
-        if isinstance(gpu_ids, str):
-            gpu_ids = [gpu_ids]
         self.rank = launch.rank_info().rank if rank is None else rank
         try:
             self.path = prefix_of(path).absolute()
@@ -84,11 +80,10 @@ class Monitor:
             raise MonitorError(
                 "the working folder is gone; give Monitor a path that begins with /"
             ) from None
-        if self.rank:
-            # Every rank runs the same line with the same path: each must have its own trace.
+        if self.rank:  # all ranks run this line: each must have its own trace
             self.path = self.path.with_name(f"{self.path.name}-rank{self.rank}")
         self.interval = float(interval)
-        self.gpu_ids = None if gpu_ids is None else list(gpu_ids)
+        self.gpu_ids = [gpu_ids] if isinstance(gpu_ids, str) else gpu_ids and list(gpu_ids)
         self.live = live
         self.marker = Marker(marks_file(self.path))
         self.program_root = launch.program_root(self.rank)
@@ -107,12 +102,7 @@ class Monitor:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -292,10 +282,9 @@ class Monitor:
 
 
 def create_files(monitor: Monitor) -> Lock:
-    """Clear the way for a trace, and hold it for this monitor until the lock is released.
+    """Delete an older trace of the name, and hold it for this monitor until the lock is released.
 
-    An older trace of the same name is deleted. Raises MonitorError where the files cannot be
-    created, or another monitor writes them.
+    Raises MonitorError where the files cannot be created, or another monitor writes them.
     """
     try:
         monitor.path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,6 @@
 """This module opens NVML, finds the GPUs of a run, and makes all calls to the driver.
 
-NVML numbers GPUs in PCI order and ignores CUDA_VISIBLE_DEVICES, so devices are chosen by UUID, and
-CUDA's number for each device is stored beside it.
-It must be opened in the process that samples: it is not fork-safe and its handles do not pickle.
+NVML numbers GPUs in PCI order, whatever CUDA_VISIBLE_DEVICES says, and is not fork-safe.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import contextlib
 import functools
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpumon.errors import Unavailable
@@ -39,23 +37,12 @@ class Device:
     handle: Any
     uuid: str
     product: str
-    memory_mib: float | None = None
-    power_limit_w: float | None = None
+    more: dict[str, Any] = field(default_factory=dict)
     cuda: int | None = None
-    unlike: bool = False
-    """Whether CUDA may know it by another number, as GPUs differ."""
 
     def describe(self) -> dict[str, Any]:
-        found = {
-            "name": self.name,
-            "kind": "gpu",
-            "cuda": self.cuda,
-            "uuid": self.uuid,
-            "product": self.product,
-            "memory total (MiB)": self.memory_mib,
-            "power limit (W)": self.power_limit_w,
-        }
-        return found | {"order": ORDER} if self.unlike else found
+        own = {"name": self.name, "kind": "gpu", "cuda": self.cuda, "uuid": self.uuid}
+        return own | {"product": self.product} | self.more
 
 
 @functools.cache
@@ -154,11 +141,10 @@ def close_nvml() -> None:
 def find_devices(
     wanted: list[str | int] | None, visible: str | None, order: str | None = None
 ) -> list[Device]:
-    """The devices to watch, in NVML's order.
+    """The devices to watch, in NVML's order; Unavailable if a wanted one is not there.
 
-    wanted: UUIDs or NVML indices, or None for those that ``visible`` (the text of
-    CUDA_VISIBLE_DEVICES; None: all) lets the program see. order: the text of CUDA_DEVICE_ORDER.
-    Raises Unavailable, naming what there is, if a wanted device is not there.
+    wanted: UUIDs or NVML indices, or None for those that ``visible``, the text of
+    CUDA_VISIBLE_DEVICES, lets the program see. order: the text of CUDA_DEVICE_ORDER.
     """
     if visible is not None and visible.startswith("MIG-"):
         raise Unavailable(f"the GPU of CUDA_VISIBLE_DEVICES={visible} {NO_MIG}", permanent=True)
@@ -166,7 +152,7 @@ def find_devices(
     # CUDA puts the fastest GPU first by its own rule, unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
     if order != "PCI_BUS_ID" and len({d.product for d in devices if d.handle is not None}) > 1:
         for device in devices:
-            device.unlike = True
+            device.more["order"] = ORDER
     seen = devices if visible is None else _named(devices, visible.split(","))
     for number, device in enumerate(seen):
         device.cuda = number
@@ -222,14 +208,14 @@ def _device(name: str, handle: Any) -> Device:
     mode = _maybe(pynvml.nvmlDeviceGetMigMode, handle)
     in_mig_mode = bool(mode) and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
     product = _maybe(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU"
-    return Device(
-        name=name,
-        handle=None if in_mig_mode else handle,
-        uuid=query(pynvml.nvmlDeviceGetUUID, handle),
-        product=f"{product} {NO_MIG}" if in_mig_mode else product,
-        memory_mib=None if memory is None else round(memory.total / 2**20) or None,
-        power_limit_w=None if limit is None else limit / 1000,
-    )
+    more = {
+        "memory total (MiB)": None if memory is None else round(memory.total / 2**20) or None,
+        "power limit (W)": None if limit is None else limit / 1000,
+    }
+    uuid = query(pynvml.nvmlDeviceGetUUID, handle)
+    if in_mig_mode:
+        return Device(name, None, uuid, f"{product} {NO_MIG}", more)
+    return Device(name, handle, uuid, product, more)
 
 
 def _maybe(function: Callable[..., Any], *arguments: Any) -> Any:

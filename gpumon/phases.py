@@ -1,7 +1,6 @@
 """A program marks its phases as lines that are appended to a file.
 
-A mark is one ``write`` of one short line to a file opened with O_APPEND, so processes need no
-lock and no queue between them, and what was marked is on disk if the program is killed.
+A mark is one ``write`` of one line with O_APPEND, so processes need no lock between them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from gpumon.errors import MonitorError, warn
@@ -70,9 +68,7 @@ class Marker:
     @property
     def current(self) -> str:
         """The open phase of this thread or task, such as ``train/step``; empty if there is none."""
-        phase = _innermost.get()
-        while phase is not None and not (phase.open and phase.marker is self):
-            phase = phase.outer
+        phase = _still_open(self)
         return self._parent if phase is None else phase.path
 
     def phase(self, name: str, /, **attributes: Any) -> Phase:
@@ -140,8 +136,6 @@ _recorded: list[Marker] = []
 
 
 class NullPhase(contextlib.nullcontext[None]):
-    """A phase that does nothing, for a program that is not recorded."""
-
     def __call__(self, function: Function) -> Function:
         return function
 
@@ -172,8 +166,7 @@ def phase(name: str, /, **attributes: Any) -> Phase | NullPhase:
 class Phase:
     """One phase of a program; create it with :meth:`gpumon.Monitor.phase`.
 
-    The phase is open inside its ``with`` statement. As a decorator it marks each call of a
-    function, or each run of a coroutine function; a generator cannot be decorated.
+    The phase is open inside its ``with`` statement; as a decorator it marks each call.
 
     Attributes:
         outer: the phase of any marker that was open around this phase, or None.
@@ -192,9 +185,7 @@ class Phase:
         self._number = -1
 
     def __call__(self, function: Function) -> Function:
-        def again() -> Phase:
-            return Phase(self.marker, self._name, self._attributes)
-
+        again = functools.partial(Phase, self.marker, self._name, self._attributes)
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -226,19 +217,12 @@ class Phase:
         self.open = True
         _innermost.set(self)
         self._number = next(self.marker._numbers)
-        tail = (
-            f"{os.getpid()},{self._number},{json.dumps(self.path)},{_attributes(self._attributes)}"
-        )
+        tail = f"{self._number},{json.dumps(self.path)},{_attributes(self._attributes)}"
         # Taken last, so that the phase does not hold the cost of its own mark.
-        self.marker._write(f'["B",{time.monotonic_ns()},{tail}]\n')
+        self.marker._write(f'["B",{time.monotonic_ns()},{os.getpid()},{tail}]\n')
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         now = time.monotonic_ns()
         self.marker._write(f'["E",{now},{os.getpid()},{self._number}]\n')
         self.open = False
@@ -250,9 +234,9 @@ class Phase:
 _innermost: ContextVar[Phase | None] = ContextVar("gpumon's innermost phase", default=None)
 
 
-def _still_open() -> Phase | None:
-    """The innermost phase of this thread or task that is still open."""
+def _still_open(marker: Marker | None = None) -> Phase | None:
+    """The innermost phase, of any marker or of one, that is open in this thread or task."""
     phase = _innermost.get()
-    while phase is not None and not phase.open:
+    while phase is not None and not (phase.open and marker in (None, phase.marker)):
         phase = phase.outer
     return phase

@@ -32,9 +32,8 @@ _LIBRARY = ctypes.CDLL(None)
 def record(command: Sequence[str], monitor: Monitor, rank_info: RankInfo = ALONE) -> int:
     """Run a command under a monitor; gives its exit code, or 128 + n if signal n ended it.
 
-    Signals to this process are passed on, except those that were ignored when it started, as SIGHUP
-    is under nohup. Ctrl-C in a terminal reaches the command directly, and this process waits for it
-    to react. Of a job's processes on one host only the first samples; the others mark their phases.
+    Signals are passed on, except those that were ignored when this process started, as SIGHUP is
+    under nohup. Ctrl-C in a terminal reaches the command directly.
     """
     environment = {**os.environ, TRACE_VARIABLE: str(monitor.path)}
     program: subprocess.Popen[bytes] | None = None
@@ -76,7 +75,7 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def sampling(monitor: Monitor, rank_info: RankInfo) -> Iterator[None]:
-    """Sample, or only take marks, as befits a process's rank_info in its job."""
+    """Sample, or only take marks, as befits a process's rank."""
     with contextlib.ExitStack() as stack:
         if not rank_info.is_host_sampler:
             stack.enter_context(phases_only(monitor))
@@ -113,16 +112,11 @@ def phases_only(monitor: Monitor) -> Iterator[None]:
 
 
 def default_path(rank_info: RankInfo = ALONE) -> Path:
-    """``gpumon-trace`` here, with a number if that is taken, so no earlier trace is lost.
-
-    The processes of a job cannot agree on a number: they take the job's.
-    """
+    """``gpumon-trace`` here, with a number if that is taken, so no earlier trace is lost."""
     if rank_info.is_distributed:
-        if rank_info.job_id is None:
-            raise MonitorError(
-                "several ranks cannot agree on a free name for the trace: give one, the same for "
-                "all, as in gpumon record --out runs/mine/trace -- command ..."
-            )
-        return Path(f"gpumon-trace-{rank_info.job_id}")
+        raise MonitorError(
+            "several ranks cannot agree on a free name for the trace: give one, the same for "
+            "all, as in gpumon record --out runs/mine/trace -- command ..."
+        )
     names = itertools.chain(["gpumon-trace"], map("gpumon-trace-{}".format, itertools.count(2)))
     return next(path for path in map(Path, names) if not samples_file(path).exists())

@@ -1,7 +1,6 @@
 """A Recording is one trace in memory: a table of values over time, devices, events and phases.
 
-A trace may have been cut off at any byte. A line that is not valid is damaged: it is left out, and
-counted. Without a valid header there is nothing to read, so that is a MonitorError.
+A trace may have been cut off at any byte. A line that is not valid is left out and counted.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MOST_READ = 5 * MOST_VALUES
 """A recorder may have no room to thin its trace out."""
 LONGEST_LINE = 16 * 2**20
 MOST_SERIES = 10_000
-TEXTS, NUMBERS = ("version", "host", "system", "clock"), ("start (monotonic s)", "start (unix s)")
+TEXTS, NUMBERS = ("version", "host", "system"), ("start (monotonic s)", "start (unix s)")
 AMOUNTS = ("memory total (MiB)", "power limit (W)", "cores")
 """Numbers that a device may have."""
 EVENTS = {
@@ -61,10 +60,9 @@ class Mark:
 class Recording:
     """What one sampler wrote.
 
-    frame: a row for each sample, by seconds since the start, and a column for each series of the
-    header; a value holds until the next sample, and is NaN if it is not known. A gap
-    (:mod:`gpumon.stats`) is a row of NaN and an event. damaged: lines that were left out because
-    they could not be read.
+    frame: a row for each sample, by seconds since the start, and a column for each series; a value
+    holds until the next sample, and is NaN where it is not known. damaged: lines that were left
+    out.
     """
 
     prefix: Path
@@ -116,7 +114,7 @@ class Recording:
 def load(prefix: Path) -> Recording:
     """Read a trace's files, whole or cut off; MonitorError if there is none."""
     lines = _lines(samples_file(prefix))
-    header, damaged = _header(lines, prefix)
+    header, damaged = _header(lines, prefix), 0
     keys = [series["key"] for series in header["series"]]
     times: list[float] = []
     rows: list[Floats] = []
@@ -168,7 +166,7 @@ def load(prefix: Path) -> Recording:
 
 
 def _lines(path: Path) -> Iterator[Any]:
-    """Every whole line of a file, parsed, None for one that is no JSON; none where no file is.
+    """Every whole line of a file, parsed; None for one that is no JSON.
 
     A last line without its end is being written, or was cut off by a kill, and is no damage.
     """
@@ -207,15 +205,11 @@ def _moment(value: Any, least: float = 0.0) -> float:
     return float(value)
 
 
-def _header(lines: Iterator[Any], prefix: Path) -> tuple[dict[str, Any], int]:
-    """The header, whose figures are numbers, and how many lines stand before it."""
-    path, before = samples_file(prefix), 0
-    for header in lines:
-        if isinstance(header, dict) and "gpumon" in header:
-            break
-        before += 1
-    else:
-        what = "has no header line" if before else "holds no whole line"
+def _header(lines: Iterator[Any], prefix: Path) -> dict[str, Any]:
+    """The header, whose figures are numbers."""
+    path, header = samples_file(prefix), next(lines, ())
+    if not isinstance(header, dict) or "gpumon" not in header:
+        what = "holds no whole line" if header == () else "has no header line"
         what = what if path.exists() else "does not exist"
         raise MonitorError(f"no trace at {prefix}: {path} {what}; give the path that Monitor got")
     if header["gpumon"] != FORMAT:
@@ -239,14 +233,11 @@ def _header(lines: Iterator[Any], prefix: Path) -> tuple[dict[str, Any], int]:
         ) from error
     except WRONG as error:
         raise MonitorError(f"{path} is damaged, or not a gpumon trace: {error}") from error
-    return header, before
+    return header
 
 
 def _marks(prefix: Path, origin: float) -> tuple[list[Mark], dict[str, Any] | None, int]:
-    """The phases, the clocks' offset from another host's if measured, and the damaged lines.
-
-    A phase that was never closed stays open, and has no length.
-    """
+    """The phases, those never closed open; the clocks' offset from another host; damaged lines."""
     marks: list[Mark] = []
     waiting: dict[tuple[int, int], Mark] = {}
     clock, damaged = None, 0

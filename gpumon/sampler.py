@@ -1,9 +1,7 @@
 """``python -m gpumon.sampler CONFIG`` is the sampling process, which only Monitor starts.
 
-It reads every source on a drift-free schedule of the monotonic clock and appends to the trace,
-one unbuffered write a sample, so that a kill loses at most the sample being written. It ends when
-standard input says so, when its parent is gone, or on SIGTERM; SIGINT is the
-program's and is ignored here. It prints its messages: ``ready`` or ``warning: ...``.
+It writes each sample at once, so that a kill loses one at most. It ends when standard input says
+so, when its parent is gone, or on SIGTERM. It prints ``ready``, ``warning: ...`` or ``error: ...``.
 """
 
 from __future__ import annotations
@@ -72,10 +70,7 @@ def _without_gpus(config: dict[str, Any], error: Unavailable) -> dict[str, Any]:
 
 
 def header_of(
-    config: dict[str, Any],
-    sources: list[Source],
-    devices: list[dict[str, Any]],
-    nvml: dict[str, Any],
+    config: dict[str, Any], sources: list[Source], devices: list[Any], nvml: dict[str, Any]
 ) -> dict[str, Any]:
     uname = os.uname()
     return {
@@ -88,7 +83,6 @@ def header_of(
         "boot": boot_id(),
         "rank": config["rank"],
         "sampler": os.getpid(),
-        "clock": "monotonic, shared by all processes of the machine",
         "interval (s)": config["interval"],
         "nvml": nvml,
         "devices": devices,
@@ -176,7 +170,7 @@ def describe(found: dict[str, Any]) -> str:
     lines = [f"NVIDIA driver {nvml.get('driver')}, NVML {nvml.get('nvml')}"]
     if nvml.get("reason"):
         lines = [f"GPUs: {'unknown' if nvml.get('code') else 'none'}. {nvml['reason']}"]
-    for device in [*found["devices"], {"name": "process"}, {"name": "sampler"}]:
+    for device in [*found["devices"], {"name": "process"}]:
         cuda = f"cuda:{device['cuda']}" if device.get("cuda") is not None else ""
         words = (device["name"], cuda, device.get("product"), device.get("uuid"))
         lines += ["", "  ".join(filter(None, words))]

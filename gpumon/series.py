@@ -1,7 +1,4 @@
-"""A series is one measured quantity with its unit; a source reads one or several series.
-
-The scheduler decides at each tick which sources are read, and writes one sample.
-"""
+"""A series is one measured quantity with its unit; a source reads one or several of them."""
 
 from __future__ import annotations
 
@@ -35,11 +32,10 @@ Read = Callable[[], Sequence["float | Unavailable | None"]]
 
 @dataclass
 class Source:
-    """What gives the values of one or several series, in their order.
+    """What gives the values of some series of a device, every so many seconds; 0 for each sample.
 
     A value may be None (nothing to say yet) or an Unavailable (this one failed, the others not).
-    every: seconds between two readings, 0 for each sample. device: the name before the slash.
-    pending_events: name and details of what a reading came upon, until the sampler writes them.
+    pending_events: what a reading came upon, until the sampler writes it.
     """
 
     device: str
@@ -72,10 +68,10 @@ class Source:
 
 
 def per_second(unit: float, least: float = 0.0) -> Callable[[Sequence[int]], list[float | None]]:
-    """What gives how much counters have grown in a second since they were last given.
+    """What gives how much counters have grown in a second since they were last given, in units.
 
-    None for the first time, for a counter that has fallen, and where no more than ``least`` seconds
-    have passed. unit: how much of a counter is one of the rate's.
+    None for the first time, for a counter that has fallen, and after no more than ``least``
+    seconds.
     """
     before: list[tuple[float, Sequence[int]]] = []
 

@@ -1,7 +1,6 @@
 """This module computes time-weighted statistics of samples over phases.
 
-A plain mean of samples is wrong when samples come late or a phase is shorter than the interval;
-a value's weight here is the time between its sample and the next that lies inside the phase.
+A value's weight is the time between its sample and the next that lies inside the phase.
 """
 
 from __future__ import annotations
@@ -30,10 +29,7 @@ class Weights(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The known values that held inside a phase, and for how many seconds each.
-
-    Figures of no values are NaN.
-    """
+    """The known values that held inside a phase, and for how many seconds each; none: NaN."""
 
     values: Floats
     seconds: Floats
@@ -82,10 +78,7 @@ def union(spans: Sequence[Span]) -> list[Span]:
 
 
 def weights(times: npt.ArrayLike, end: float, spans: Sequence[Span]) -> Weights:
-    """The samples that held inside the spans (joined, in order), and for how long.
-
-    The first sample also stands for the moment before it, since the start.
-    """
+    """The samples that held inside the spans (joined, in order); the first also before itself."""
     edges = np.array(times, float)
     if len(edges):
         edges = np.append(edges, max(end, edges[-1]))
@@ -119,8 +112,7 @@ def growth(
 ) -> tuple[float, float]:
     """How much a counter grew inside the spans, and the seconds of them that this covers.
 
-    times, counter: its readings, none of them NaN. Between two it grows evenly; where they are more
-    than ``longest`` seconds apart, how it grew is not known. NaN if nothing is.
+    Between two readings it grows evenly; it is not known where they are ``longest`` seconds apart.
     """
     places, seconds = inside(times, spans)
     distance = np.diff(times)[places]
@@ -134,9 +126,8 @@ def growth(
 def imbalance(figures: Sequence[float]) -> float:
     """Percent by which the lowest device stays under the highest; NaN for fewer than two."""
     known = [figure for figure in figures if not isnan(figure)]
-    if len(known) < 2 or max(known) <= 0:
-        return nan
-    return 100 * (max(known) - min(known)) / max(known)
+    many = len(known) > 1 and max(known) > 0
+    return 100 * (max(known) - min(known)) / max(known) if many else nan
 
 
 def find_gaps(
@@ -144,12 +135,9 @@ def find_gaps(
 ) -> list[dict[str, Any]]:
     """The gaps between 0 and ``end`` as events (``t``, ``seconds``, ``reason``), in order.
 
-    A value stands for the time until the next sample, but for ``LONGEST`` intervals at most. Where
-    it would stand for more, the table gets a row of NaN one interval after the last sample: charts
-    break their lines there, and no sum and no mean counts that time.
-
-    noted: the events in which the sampler says that it lost samples, and why; these are gaps
-    however short. Other gaps are found by their length.
+    A value stands for the time until the next sample, but for three intervals at most; a gap begins
+    one interval after the last sample. noted: the events in which the sampler says that it lost
+    samples, and why; these are gaps however short.
     """
     edges = [0.0, *times, end]
     wide = {

@@ -21,26 +21,11 @@ WHOLE = "(all)"
 IDLE_BELOW = 5.0
 """Percent of utilisation."""
 COLUMNS = [
-    "phase",
-    "device",
-    "count",
-    "seconds",
-    "measured (s)",
-    "utilisation mean (%)",
-    "utilisation p5 (%)",
-    "utilisation p95 (%)",
-    "idle share (%)",
-    "SM activity mean (%)",
-    "memory peak (MiB)",
-    "power mean (W)",
-    "energy (J)",
-    "energy covers (s)",
-    "throttled share (%)",
-    "items",
-    "items/s",
-    "items/J",
-    "utilisation imbalance (%)",
-    "memory imbalance (%)",
+    *("phase", "device", "count", "seconds", "measured (s)"),
+    *("utilisation mean (%)", "utilisation p5 (%)", "utilisation p95 (%)", "idle share (%)"),
+    *("SM activity mean (%)", "memory peak (MiB)", "power mean (W)"),
+    *("energy (J)", "energy covers (s)", "throttled share (%)", "items", "items/s", "items/J"),
+    *("utilisation imbalance (%)", "memory imbalance (%)"),
 ]
 """The table's order; a row's other columns come behind these."""
 Figure = Callable[[stats.Known], float]
@@ -113,11 +98,7 @@ def rows_of(recording: Recording, by: str = "phase") -> list[Row]:
 
 
 class _Known(NamedTuple):
-    """What is the same of a device in all phases, and is looked up once.
-
-    series: by the keys of ``FIGURES``, those that have values. measured: whether anything of it is
-    known, for each of the times. counted, counter: moments and values of its joule counter.
-    """
+    """What is the same of a device in all phases; counted, counter: readings of its joules."""
 
     device: dict[str, Any]
     series: dict[str, stats.Floats]
@@ -158,11 +139,9 @@ def _known(recording: Recording, device: dict[str, Any]) -> _Known:
 
 
 class HostShare(NamedTuple):
-    """A program's part of a host.
+    """Percent of the ``cores`` and MiB of the ``memory_limit`` that a program may use of a host.
 
-    cpu: percent of the ``cores`` that it might use, and as the whole host's for as long as nothing
-    limited it; None where nothing ever did. memory: MiB of the ``memory_limit`` that it might use,
-    likewise.
+    cpu is the whole host's for as long as nothing limited it; None where nothing ever did.
     """
 
     cpu: stats.Floats | None
@@ -172,11 +151,7 @@ class HostShare(NamedTuple):
 
 
 def host_share(recording: Recording, host: dict[str, Any]) -> HostShare:
-    """The part of a host that the watched program might use.
-
-    Where several programs of one host were recorded, each has its own part, and none is treated
-    as the host's.
-    """
+    """A program's part of a host; none where several programs of one host were recorded."""
     machine = re.escape(host["name"].removesuffix("host"))
 
     def pair(used: str, limit: str) -> tuple[stats.Floats | None, float]:
@@ -282,10 +257,8 @@ def _figures(
 def _together(gpus: list[Row], longest: float) -> Row:
     """All GPUs as one: means of shares, sums of watts, joules and memory, and the imbalance.
 
-    A share is a mean over the time that was measured on any of them, each weighing as much as was
-    measured of it; ``measured (s)`` is the mean of theirs, and so falls short where one was lost.
-    A sum needs every device, for the same time: where one lacks more than ``longest`` seconds that
-    another has, as one does that was lost, the sum would look like a saving, so it is left out.
+    A share is a mean over the time that was measured on any of them. A sum needs every device, for
+    the same time but ``longest`` seconds: where one was lost, it would look like a saving.
     """
     table = pd.DataFrame(gpus)
     seconds = table["measured (s)"]

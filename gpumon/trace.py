@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
-import numpy as np
 import pandas as pd
 
 from gpumon import export
@@ -38,8 +37,7 @@ def read(path: PathLike | Sequence[PathLike]) -> Trace:
         The trace.
 
     Raises:
-        MonitorError: there is no trace, it cannot be read, or two of the traces contain the same
-            recording.
+        MonitorError: there is no trace, or it cannot be read.
     """
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
@@ -55,8 +53,8 @@ def read(path: PathLike | Sequence[PathLike]) -> Trace:
 def compare(traces: Mapping[str, Trace | PathLike], **options: Any) -> Figure:
     """Draw several runs, one above the other, on one time axis.
 
-    A lane shows the mean utilisation of a run's GPUs, a shade for the range between them, and SM
-    activity if it was recorded. The lane of a run without GPUs shows its CPU.
+    A lane shows the mean utilisation of a run's GPUs with the range between them, and their SM
+    activity; without GPUs, the CPU.
 
     Args:
         traces: the traces or their paths, by the label of each run.
@@ -103,9 +101,8 @@ class Trace:
     def to_pandas(self) -> pd.DataFrame:
         """Return every series as a table, one row per sample.
 
-        Between its own readings, a series keeps its last value. Values that could not be read are
-        NaN; ``metadata()`` gives the reason. A gap of more than three intervals begins with a row
-        of NaN.
+        Between its own readings, a series keeps its last value. A value that could not be read is
+        NaN, and so is a row where a gap begins.
 
         Returns:
             A DataFrame with the index ``time (s)`` since the start of the recording, and one column
@@ -131,19 +128,12 @@ class Trace:
     def summary(self, by: str = "phase") -> pd.DataFrame:
         """Return the numbers of each phase and device; phase ``(all)`` is the whole recording.
 
-        Means and percentiles are over time, not over samples. The row of device ``gpus`` combines
-        all GPUs: mean utilisation; total memory, power and energy; and the imbalance, which is how
-        far the lowest GPU is below the highest, in percent. For device ``host``, the utilisation is
-        the CPU's.
-
-        - ``idle share (%)``: share of time below 5 % utilisation.
-        - ``throttled share (%)``: share of time in which power or heat limited the clocks.
-        - ``measured (s)``: the seconds of the phase that the row covers; gaps are excluded.
-        - ``energy (J)``: from the GPU's counter, or else integrated from its power;
-          ``metadata()["energy"]`` gives the method. ``energy covers (s)`` gives its seconds.
-        - ``items/J``: the items of the seconds that the energy covers, as if items came evenly.
-
-        Totals over GPUs are NaN if a GPU was lost during the phase.
+        Means and percentiles are over time, without gaps: ``measured (s)``. GPUs below 5 %
+        utilisation are idle; they are throttled while power or heat limits the clocks. The row of
+        device ``gpus`` has the mean utilisation of all GPUs; total memory, power and energy, unless
+        a GPU was lost; and the imbalance, which is how far the lowest GPU is below the highest, in
+        percent. For device ``host``, the utilisation is the CPU's. Energy is from the GPU's
+        counter, or else integrated from its power, over ``energy covers (s)``.
 
         Args:
             by: ``"phase"``: one row for all repeats of a phase. ``"repeat"``: one row per repeat,
@@ -176,10 +166,11 @@ class Trace:
         """
         recording, header = self.recording, self.recording.header
         end = next((event for event in recording.events if event["event"] == "end"), {})
+        cost = {"cpu (s)": "sampler cpu (s)", "memory (MiB)": "sampler memory (MiB)"}
         asked = recording.step / header.get("thinned", 1)
         samples = {"asked (s)": asked, "kept (s)": recording.step}
         samples["samples"] = len(recording.sampled)
-        names = ("host", "system", "rank", "nvml", "devices", "clock", "start (unix s)")
+        names = ("host", "system", "rank", "nvml", "devices", "start (unix s)")
         return {
             "gpumon": header["version"],
             **{name: header[name] for name in names},
@@ -187,7 +178,7 @@ class Trace:
             "energy": self._energy(),
             "seconds": recording.end,
             "cadence": samples,
-            "sampler": {} if self.parts else self._cost(end),
+            "sampler": {} if self.parts else {name: end.get(of) for name, of in cost.items()},
             "events": [event for event in recording.events if event["event"] != "end"],
             "ended": end.get("why", "open or cut off"),
             "damaged lines": recording.damaged,
@@ -201,9 +192,9 @@ class Trace:
 
         Args:
             **options: ``theme``: ``"light"`` (default) or ``"dark"``. ``title``: text above the
-                chart. ``window``: start and end in seconds. ``devices``: names of the lanes to
-                draw, such as ``["gpu0"]``. ``series``: more lanes, by the beginnings of names:
-                ``temperature``, ``clocks``, ``PCIe``, ``NVLink``, ``disk``, ``network``.
+                chart. ``devices``: names of the lanes to draw, such as ``["gpu0"]``. ``series``:
+                more lanes, by the beginnings of names: ``temperature``, ``clocks``, ``PCIe``,
+                ``NVLink``, ``disk``, ``network``.
 
         Returns:
             A matplotlib Figure.
@@ -273,10 +264,3 @@ class Trace:
             return "not available" if power is None else "integrated power"
 
         return {gpu["name"]: way(gpu["name"]) for gpu in self.recording.gpus}
-
-    def _cost(self, end: dict[str, Any]) -> dict[str, Any]:
-        """The sampler's own cost: exact from its last line, else from its series."""
-        shares = self.recording.series("sampler/cpu (%)")
-        mean = None if shares is None else round(float(np.nanmean(shares)), 3)
-        names = {"cpu (s)": "sampler cpu (s)", "memory (MiB)": "sampler memory (MiB)"}
-        return {name: end.get(of) for name, of in names.items()} | {"cpu (% of a core)": mean}

@@ -33,10 +33,7 @@ LINES = 200
 
 
 def gap_threshold(interval: float) -> float:
-    """Seconds between two samples that are no gap yet: a value stands for three intervals.
-
-    Samples come a little late, which alone must not make a gap.
-    """
+    """Seconds between two samples that are no gap yet: three intervals, and a little lateness."""
     return 3 * 1.05 * interval
 
 
@@ -113,7 +110,7 @@ def expand(path: str | os.PathLike[str]) -> list[Path]:
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Have ``write`` make the file under another name beside it, then rename it.
 
-    Raises MonitorError if that cannot be, with nothing left behind and an older file as it was.
+    Raises MonitorError if that cannot be.
     """
     part = path.with_name(f".gpumon-{os.getpid()}{path.suffix}")
     try:
@@ -136,8 +133,7 @@ def send_message(message: str) -> None:
 class Writer:
     """Appends lines to a trace, without a buffer of its own but for what the disk refused.
 
-    Where a trace has more than ``MOST_VALUES``, every second sample is dropped and ``interval``,
-    the seconds between two samples, doubles.
+    Above ``MOST_VALUES``, every second sample is dropped and ``interval``, in seconds, doubles.
     """
 
     def __init__(self, path: Path) -> None:

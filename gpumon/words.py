@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 REASONS = {
@@ -49,11 +48,6 @@ def memory_text(amount: float) -> str:
     return f"{gib:.1f} GiB" if gib < 100 else f"{gib:.0f} GiB"
 
 
-def cores_text(host: Mapping[str, Any]) -> str:
-    """``1 core``, ``64 cores``."""
-    return f"{host['cores']} core{'s' * (host['cores'] != 1)}"
-
-
 def reasons(bits: float) -> list[str]:
     """The names of a bit mask, such as ``["power cap"]``; unknown bits by their number."""
     mask = int(bits)
@@ -81,8 +75,5 @@ def process_label(event: dict[str, Any]) -> str:
 
 
 def sharing_warning(event: dict[str, Any]) -> str:
-    """The warning of an event ``shared``."""
-    return (
-        f"{gpu_name(event['device'])} is shared with {process_label(event)}: "
-        "its figures are not the program's alone"
-    )
+    who = f"{gpu_name(event['device'])} is shared with {process_label(event)}"
+    return f"{who}: its figures are not the program's alone"

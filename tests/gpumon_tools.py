@@ -154,7 +154,6 @@ def write(
         "rank": rank,
         "program": "p",
         "sampler": zlib.crc32(bytes(prefix)),  # each has its own
-        "clock": "monotonic",
         "interval (s)": step,
         "nvml": {"available": True} if gpus else {"available": False, "reason": "no driver"},
         "devices": devices,

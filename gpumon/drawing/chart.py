@@ -25,7 +25,7 @@ from gpumon.trace_notes import notes
 from gpumon.words import time_text
 
 WIDTH, INSIDE = 10.0, 7.7
-"""Inches: of a chart, and about those of its lanes; names and figures take the rest."""
+"""Inches of a chart, and about those of its lanes."""
 RIBBON, HEAD, TITLE, NOTE, GAP, RUN = 0.21, 0.8, 0.3, 0.19, 0.07, 0.82  # inches
 NAME_AT, FIGURE_AT, LINE = 33, 7, 11.2
 """Points between a lane and what stands at its sides, and from line to line."""
@@ -38,6 +38,9 @@ TITLE_LETTERS, LONGEST = 13, 80
 MOST_LABELS = 60
 STEPS = 50
 """Steps of a line to an inch: more would be a smear. Their range stays as a faint shade."""
+LEGEND: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameon": False, "fontsize": 8}
+LEGEND |= {"borderaxespad": 0.2, "borderpad": 0.2}
+LEGEND |= {"handlelength": 1.4, "columnspacing": 1.5, "handletextpad": 0.5}
 # A name is no formula, whatever dollar signs it holds.
 CONTEXT: Any = {"font.size": 8.5, "axes.linewidth": 0.6, "text.parse_math": False}
 
@@ -56,15 +59,11 @@ def draw(
     *,
     theme: str = "light",
     title: str | None = None,
-    window: tuple[float, float] | None = None,
     devices: Sequence[str] | None = None,
     series: Sequence[str] = (),
 ) -> Chart:
     """Draw a recording; see :meth:`gpumon.Trace.plot`."""
-    window = window or (0.0, max(recording.end, 1e-3))
-    if not window[0] < window[1]:
-        raise MonitorError(f"window={window!r}: the start must come before the end, in seconds")
-    lanes = lanes_of(recording, window, series)
+    lanes = lanes_of(recording, series)
     if devices is not None:
         lanes = [lane for lane in lanes if lane.name in devices]
         if not lanes:
@@ -74,7 +73,7 @@ def draw(
     # Lanes get lower as there are more of them, so that eight GPUs still fit a page.
     tall = 1.25 if gpus <= 2 else 0.95 if gpus <= 4 else 0.66
     heights = [(min(tall, 0.8) if gpus else 1.1) if lane.host else tall for lane in lanes]
-    marks = merged_marks(recording.marks)
+    marks, window = merged_marks(recording.marks), (0.0, max(recording.end, 1e-3))
     return _draw(lanes, heights, marks, window, theme, title, notes(recording))
 
 
@@ -237,10 +236,7 @@ def _lane(axes: Axes, lane: Lane, colours: Theme) -> None:
                 axes.fill_between(corners, low, high, color=colour, alpha=shade, linewidth=0)
         width = 0.9 if look.area or lane.phases is not None else 1.2
         axes.plot(corners, mean, color=colour, linewidth=width, linestyle=_stroke(line.kind))
-    left, right = axes.get_xlim()
-    # Matplotlib cannot clip a text that is far outside, as in a short window into a long trace.
-    seen = [mark for mark in lane.marks if left <= mark[0] <= right]
-    for number, (moment, text, kind) in enumerate(seen):
+    for number, (moment, text, kind) in enumerate(lane.marks):
         colour, above = getattr(colours, kind), 80 - 14 * (number % 3)
         axes.axvline(moment, linewidth=1, linestyle=(0, (3, 2)), color=colour)
         axes.text(moment, above, f" {text}", fontsize=7.5, clip_on=True, color=colour)
@@ -267,17 +263,9 @@ def _legend(axes: Axes, lanes: Sequence[Lane], phases: dict[str, str], colours: 
         columns = max(1, int(INSIDE / (SWATCH + LEGEND_LETTER * longest)))
         axes.legend(
             handles=handles[: 3 * columns],
-            loc="lower left",
-            bbox_to_anchor=(0, 1),
             ncols=columns,
-            frameon=False,
-            fontsize=8,
             labelcolor=colours.faint,
-            borderaxespad=0.2,
-            borderpad=0.2,
-            handlelength=1.4,
-            columnspacing=1.5,
-            handletextpad=0.5,
+            **LEGEND,
         )
 
 

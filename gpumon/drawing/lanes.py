@@ -1,8 +1,4 @@
-"""This module prepares what both charts draw: lanes of lines, and bands of phases.
-
-Both charts (matplotlib's and the interactive one) draw these, so that they say the same. Lanes of
-requested series have separate scales, from 0 to a round number, which ``top`` names.
-"""
+"""This module prepares the lanes and phases that both charts draw, so that they say the same."""
 
 from __future__ import annotations
 
@@ -19,8 +15,8 @@ from gpumon.errors import MonitorError
 from gpumon.recording import Mark, Recording
 from gpumon.stats import Floats
 from gpumon.summary import host_share
-from gpumon.trace_notes import at_time, throttle_intervals
-from gpumon.words import cores_text, duration_text, gpu_name, memory_text
+from gpumon.trace_notes import at_time
+from gpumon.words import THROTTLING, duration_text, gpu_name, memory_text, reasons
 
 MOST_LEVELS = 3
 MOST_MARKS = 8
@@ -38,10 +34,10 @@ UNITS = {"C": "°C", "count": "", "bits": ""}
 
 @dataclass
 class Line:
-    """One series as percent of its full scale. kind: how it looks, one of ``style.KINDS``.
+    """One series as percent of its full scale; ``values * scale`` is in ``unit``.
 
-    ``values * scale`` is in ``unit``. short: its name at a pointer. note: a figure over what is
-    shown. low, high: the range of several devices of which the values are the mean.
+    short: its name at a pointer. low, high: the range of the devices of which the values are the
+    mean.
     """
 
     kind: str
@@ -59,10 +55,9 @@ class Line:
 class Lane:
     """One device, or one run of a comparison.
 
-    times, end: of the lines' values, on the chart's axis. reason: why it has no utilisation. host:
-    it is a machine's CPU and memory. marks: moments, what is said there, and in which colour of the
-    theme. top: what its highest value is called. phases: of this lane alone. note: one more line at
-    its side.
+    reason: why it has no utilisation. marks: moments, what is said there, and in which colour of
+    the theme. top: what its highest value is called. phases: of this lane alone. note: one more
+    line.
     """
 
     name: str
@@ -80,7 +75,7 @@ class Lane:
 
 
 def figure_text(value: float, unit: str) -> str:
-    """A mean over what is shown, for the side of a lane; nothing if nothing is known of it."""
+    """A mean, for the side of a lane; nothing where nothing is known of it."""
     return f"{value:.0f} {unit}" if not math.isnan(value) else f"no figure, {unit}"
 
 
@@ -89,8 +84,7 @@ def condense(
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """About ``most`` steps (time, mean, lowest, highest) of a series that has more samples.
 
-    What lasts longer than a step by itself, as a gap may, is one by itself, so that nothing is
-    drawn into it.
+    What lasts longer than a step, as a gap may, is one by itself: nothing is drawn into it.
     """
     if len(times) <= most:
         return times, values, values, values
@@ -140,10 +134,8 @@ def merged_marks(marks: Sequence[Mark], levels: int = MOST_LEVELS) -> list[Mark]
     return sorted(joined, key=lambda mark: (mark.depth, mark.start))
 
 
-def lanes_of(
-    recording: Recording, window: tuple[float, float], series: Sequence[str] = ()
-) -> list[Lane]:
-    """The lanes of a trace, host by host, GPUs first, the figures at their side over the window.
+def lanes_of(recording: Recording, series: Sequence[str] = ()) -> list[Lane]:
+    """The lanes of a trace, host by host, GPUs first, with figures at their side.
 
     series: what else is to be drawn, in separate lanes; see :func:`gpumon.Trace.plot`.
     """
@@ -152,7 +144,7 @@ def lanes_of(
             f"the trace {recording.prefix} has phases and no device: it belongs to a rank whose "
             "host another rank recorded; draw both traces together"
         )
-    weights = stats.weights(recording.times, recording.end, [window])
+    weights = stats.weights(recording.times, recording.end, [(0.0, recording.end)])
     lanes = [
         (_host if device["kind"] == "host" else _gpu)(recording, device, weights)
         for device in recording.devices
@@ -181,26 +173,30 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
         limit = device.get("power limit (W)") or float(np.nanmax(line.values)) or 1.0
         line.values, line.scale, line.unit = 100 * line.values / limit, limit / 100, "W"
         lane.lines.append(line)
-    throttled: dict[str, float] = {}
-    for start, _, why in throttle_intervals(recording, name):
-        throttled.setdefault(why, start)
-    marks = sorted((start, why, "machine") for why, start in throttled.items())
-    lane.marks = marks[:MOST_MARKS] + [
+    bits = recording.series(f"{name}/throttle reasons (bits)")
+    if bits is not None:  # the first time that each reason slowed it down
+        masks = np.nan_to_num(bits).astype(int) & THROTTLING
+        kinds, places = np.unique(masks, return_index=True)
+        starts = zip(recording.times[places].tolist(), kinds, strict=True)
+        lane.marks = [
+            (start, ", ".join(reasons(kind)), "machine") for start, kind in sorted(starts) if kind
+        ][:MOST_MARKS]
+    lane.marks += [
         (event["t"], f"lost {at_time(event['t'], recording)}", "activity")
         for event in recording.events
         if event["event"] == "device lost" and event["device"] == name
     ]
     if busy is None:
         keys = [s for s in recording.header["series"] if s["key"] == f"{name}/utilisation (%)"]
-        reasons = [s["reason"] for s in keys if s.get("reason")]
-        lane.reason = f"utilisation: {reasons[0]}" if reasons else lane.subtitle
+        said = [s["reason"] for s in keys if s.get("reason")]
+        lane.reason = f"utilisation: {said[0]}" if said else lane.subtitle
     return lane
 
 
 def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
     """CPU and memory; where the program may use less than the host has, of that, and the host's."""
     name = device["name"]
-    subtitle = device.get("machine") or cores_text(device)
+    subtitle = device.get("machine") or f"{device['cores']} core{'s' * (device['cores'] != 1)}"
     lane = Lane(name, "Host", subtitle, recording.times, recording.end, host=True)
     mine = host_share(recording, device)
     cpu = recording.series(f"{name}/cpu (%)")
@@ -223,7 +219,7 @@ def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) 
 def _mean_line(
     kind: str, label: str, values: Floats | None, unit: str, weights: stats.Weights
 ) -> list[Line]:
-    """A line with its mean over the window at its side; none where there are no values."""
+    """A line with its mean at its side; none where there are no values."""
     if values is None:
         return []
     note = figure_text(stats.known(values, weights).mean(), unit)
@@ -309,9 +305,7 @@ def comparison_lanes(
 ) -> tuple[list[Lane], tuple[float, float]]:
     """A lane for each run, by its name, and the stretch of time to show.
 
-    A run without the phase ``align`` counts from the start of its trace, and its lane says so; one
-    without any of the phases ``until`` is seen to its end. Raises MonitorError if no run has the
-    phase ``align``.
+    Raises MonitorError if no run has the phase ``align``.
     """
     if not recordings:
         raise MonitorError("no trace to draw: give at least one, as {'name': trace or path}")

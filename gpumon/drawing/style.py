@@ -1,8 +1,7 @@
 """This module defines the charts' colours and sizes: two themes, safe for colour blindness.
 
-The series colours follow Okabe and Ito's ("Color Universal Design", 2008), brightened for the
-dark theme; the phase tints follow Paul Tol's "pale" and "dark" schemes. No meaning
-rests on colour alone: areas are filled, lines differ in dash, and bands carry their names.
+Series have the colours of Okabe and Ito ("Color Universal Design", 2008), phases those of Paul
+Tol's "pale" and "dark" schemes. No meaning rests on colour alone.
 """
 
 from __future__ import annotations
@@ -32,11 +31,7 @@ class Theme:
 
 @dataclass(frozen=True)
 class Look:
-    """How a kind of line is drawn.
-
-    colour: the field of :class:`Theme`. area: filled down to zero, with its range as a shade. dash:
-    lengths of strokes and gaps; empty: no gaps.
-    """
+    """How a kind of line is drawn: ``dash`` has the lengths of strokes and gaps."""
 
     colour: str
     area: bool = False

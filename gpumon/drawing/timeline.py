@@ -1,7 +1,6 @@
-"""This module writes the interactive chart of a trace as self-contained HTML.
+"""This module writes the interactive chart of a trace as self-contained HTML, drawn by uPlot.
 
-uPlot (``uPlot.iife.min.js``, its published file) draws it; ``timeline.js`` adds the lanes and the
-phases. A page with several charts carries the scripts and the style once.
+A page with several charts carries the scripts and the style once.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from gpumon.recording import Mark, Recording
 from gpumon.stats import Floats
 from gpumon.trace_notes import notes
 
-HERE = Path(__file__).parent
 MOST_STEPS = 1000
 MOST_MARKS = 3000
 BUTTONS = {"+": "Zoom in", "-": "Zoom out", "Escape": "Training", "Home": "Whole run"}
@@ -38,15 +36,16 @@ _numbers = itertools.count(1)
 
 def code() -> str:
     """The drawing code, as JavaScript."""
-    files = ("uPlot.iife.min.js", "timeline.js")
-    return "\n".join((HERE / name).read_text(encoding="utf-8") for name in files)
+    return _read("uPlot.iife.min.js") + "\n" + _read("timeline.js")
 
 
 def style() -> str:
     """The style sheet, as HTML."""
-    files = ("uPlot.min.css", "timeline.css")
-    text = "\n".join((HERE / name).read_text(encoding="utf-8") for name in files)
-    return f"\n<style>\n{text}</style>\n"
+    return f"\n<style>\n{_read('uPlot.min.css')}\n{_read('timeline.css')}</style>\n"
+
+
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def page(
@@ -58,7 +57,7 @@ def page(
 ) -> str:
     """Return an HTML document with one chart; see :meth:`gpumon.Trace.html`."""
     window = (0.0, max(recording.end, 1e-3))
-    lanes = lanes_of(recording, window, series)
+    lanes = lanes_of(recording, series)
     marks = merged_marks(recording.marks)
     # A mark for each of many thousand steps would outweigh all the rest: keep the outer levels.
     while len(marks) > MOST_MARKS and marks[-1].depth:

@@ -30,9 +30,6 @@ def run(*words: str | Path, cwd: Path) -> Run:
     )
 
 
-# --- Installed -------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Installs something into an environment that was empty; gives its folder of commands.
@@ -64,22 +61,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return install
 
 
-def copied(target: Path, *names: str) -> Path:
-    """Those files and folders of the checkout, in which building is to leave nothing."""
-    no = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so", ".*")
-    for name in names:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, target / name, ignore=no)
-        else:
-            target.mkdir(exist_ok=True)
-            shutil.copy(ROOT / name, target / name)
-    return target
-
-
 def test_alone_it_records_and_with_plot_it_summarises_and_draws(
     install: Install, tmp_path: Path
 ) -> None:
-    source = copied(tmp_path / "source", "gpumon") / "gpumon"
+    no = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", ".*")
+    source = shutil.copytree(GPUMON, tmp_path / "source" / "gpumon", ignore=no)
     bin = install(source)
     assert run(bin / "gpumon", "--version", cwd=tmp_path).stdout == f"gpumon {gpumon.__version__}\n"
     recorded = run(bin / "gpumon", "record", "--", "sleep", "3", cwd=tmp_path)
@@ -100,8 +86,6 @@ def test_alone_it_records_and_with_plot_it_summarises_and_draws(
         assert (tmp_path / name).read_bytes().startswith(begins)
 
 
-# --- Imported --------------------------------------------------------------------------------
-
 BLOCK = f"""
 import importlib.abc, sys
 class Absent(importlib.abc.MetaPathFinder):
@@ -112,10 +96,6 @@ sys.meta_path.insert(0, Absent())
 """
 
 
-def without_extras(code: str, *arguments: str, cwd: Path) -> Run:
-    return python("-c", BLOCK + code, *arguments, cwd=cwd)
-
-
 def test_without_the_extra_it_records_and_names_it_in_one_line(tmp_path: Path) -> None:
     code = """
 import gpumon, gpumon.__main__ as command
@@ -123,7 +103,7 @@ with gpumon.Monitor("t", live=True), gpumon.phase("train"):
     pass
 print(command.main(["devices"]), command.main(["summary", "t"]))
 """
-    done = without_extras(code, cwd=tmp_path)
+    done = python("-c", BLOCK + code, cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.endswith("\n0 2\n"), done.stderr
     assert re.search(r"recording continues without the chart: a live chart needs", done.stderr)
     last = done.stderr.splitlines()[-1]

@@ -14,6 +14,8 @@ from gpumon_tools import Marks, data_of, said_by, write
 
 import gpumon
 from gpumon.__main__ import main
+from gpumon.drawing.style import THEMES, phase_colours
+from helpers import paths
 
 MARKS: Marks = (("train", 0.0, 12.0, {"epoch": 1}),)
 LOST = {"t": 7.0, "event": "device lost", "device": "gpu0", "reason": "GPU is lost"}
@@ -169,3 +171,11 @@ def test_names_on_the_command_line_may_have_spaces(tmp_path: Path) -> None:
     assert main(["plot", str(path), "--series", "temperature, disk", "-o", str(out)]) == 2
     assert main(["plot", str(path), "--series", "power, temperature", "-o", str(out)]) == 0
     assert "temperature 50" in out.read_text()
+
+
+def test_no_two_phases_of_a_notebook_share_a_tint() -> None:
+    text = "".join(path.read_text() for path in (paths.ROOT / "helpers").rglob("*.py"))
+    marked = re.findall(r'phase\("([^"]+)', text)
+    names = sorted({*marked, "train", "validate", "test", "without all-reduce", "loader alone"})
+    for theme in THEMES.values():
+        assert len(set(phase_colours(names, theme).values())) == len(names)

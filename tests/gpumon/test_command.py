@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -39,43 +38,37 @@ def test_record_passes_the_exit_code_and_the_programs_own_phases(tmp_path: Path)
     assert drawn.stdout.strip() == "chart.svg" and "<svg" in (tmp_path / "chart.svg").read_text()
 
 
-def test_record_passes_signals_on(tmp_path: Path) -> None:
-    program = (
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n"
-        "print('up', flush=True)\n"
-        "time.sleep(30)\n"
-    )
-    for number, code in ((signal.SIGTERM, 3), (signal.SIGINT, 128 + signal.SIGINT)):
-        running = subprocess.Popen(
-            [sys.executable, "-m", "gpumon", "record", "--", sys.executable, "-c", program],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert running.stdout is not None and running.stdout.readline() == "up\n"
-        running.send_signal(number)
-        running.communicate(timeout=300)
-        assert running.returncode == code
-    # The second run found the name taken.
-    assert (tmp_path / "gpumon-trace.jsonl").exists()
-    assert (tmp_path / "gpumon-trace-2.jsonl").exists()
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("summary nothing", "does not exist"),
+        ("record --", "no command was given"),
+        ("record -- no-such-program", "cannot run no-such-program"),
+        ("record --interval 0 -- true", "seconds between samples"),
+        ("plot run/trace chart.png", "give -o: gpumon plot run/trace -o chart.png"),
+        ("plot t --titel x", "unrecognized arguments: --titel x; run gpumon --help"),
+        ("export t", "required: -o/--out; run gpumon export --help"),
+        ("no-such", "invalid choice: 'no-such'"),
+    ],
+)
+def test_user_errors_are_one_line_and_exit_2(
+    tmp_path: Path,
+    arguments: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments.split()) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and words in said.err, said.err
 
 
-def test_user_errors_are_one_line_and_exit_2(tmp_path: Path) -> None:
-    for arguments, words in (
-        (["summary", "nothing"], "does not exist"),
-        (["record", "--"], "no command was given"),
-        (["record", "--", "no-such-program"], "cannot run no-such-program"),
-        (["record", "--interval", "0", "--", "true"], "seconds between samples"),
-        (["plot", "run/trace", "chart.png"], "give -o: gpumon plot run/trace -o chart.png"),
-    ):
-        done = command(*arguments, cwd=tmp_path)
-        assert done.returncode == 2
-        assert words in done.stderr and len(done.stderr.strip().splitlines()) == 1
+def test_no_earlier_trace_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("gpumon-trace", "gpumon-trace-2"):
+        assert main(["record", "--", "true"]) == 0
+        assert gpumon.read(name).metadata()["ended"] == "closed"
 
 
 def test_what_cannot_be_printed_is_one_line(tmp_path: Path) -> None:
@@ -154,19 +147,3 @@ def test_the_drawing_process_draws_and_ends_with_its_parent(tmp_path: Path) -> N
         timeout=300,
     )
     assert chart_file(monitor.path).read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["plot", "t", "--titel", "x"], "unrecognized arguments: --titel x; run gpumon --help"),
-        (["export", "t"], "required: -o/--out; run gpumon export --help"),
-        (["no-such"], "invalid choice: 'no-such'"),
-    ],
-)
-def test_an_unknown_option_is_refused_in_one_line(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1 and words in said.err, said.err

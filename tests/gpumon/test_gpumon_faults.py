@@ -192,6 +192,17 @@ def test_a_signal_twice_leaves_no_orphan(
         assert list(trace.phases()["phase"]) == ["command", "train"]
 
 
+def test_a_signal_reaches_the_program_whose_exit_code_is_passed_on(
+    recorders: Callable[..., subprocess.Popen[str]],
+) -> None:
+    handler = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\nwith gpumon.phase"
+    recorder = recorders("handles", PROGRAM.replace("with gpumon.phase", handler))
+    program_of(recorder)
+    recorder.send_signal(signal.SIGTERM)
+    recorder.communicate(timeout=300)
+    assert recorder.returncode == 3
+
+
 def test_a_killed_recorder_leaves_no_orphan(
     tmp_path: Path, recorders: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -19,7 +19,6 @@ from runner_tools import wait_for
 import gpumon
 from gpumon import launch
 from gpumon.__main__ import main
-from gpumon.record import default_path
 
 ROOT = Path(__file__).resolve().parents[2]
 MPIEXEC = ROOT / ".venvs" / "pytorch" / "bin" / "mpiexec"
@@ -30,66 +29,35 @@ needs_mpiexec = pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec: mak
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     for names in launch.LAUNCHERS:
-        for name in (*names, "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE"):
+        for name in names:
             monkeypatch.delenv(name, raising=False)
+
+
+OPEN_MPI = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_SIZE=2"
+# What mpiexec starts in a batch script inherits the script's own place.
+IN_BATCH = "SLURM_PROCID=0 SLURM_LOCALID=0 PMI_RANK=1 MPI_LOCALRANKID=1 PMI_SIZE=2"
 
 
 @pytest.mark.parametrize(
     ("said", "place", "samples"),
     [
-        ({}, launch.RankInfo(), True),
-        ({"PMI_RANK": "3", "MPI_LOCALRANKID": "1", "PMI_SIZE": "4"}, (3, 1, 4, None), False),
-        ({"PMI_RANK": "2", "MPI_LOCALRANKID": "0", "PMI_SIZE": "4"}, (2, 0, 4, None), True),
-        (
-            {
-                "OMPI_COMM_WORLD_RANK": "1",
-                "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-                "OMPI_COMM_WORLD_SIZE": "2",
-                "PMIX_NAMESPACE": "prterun-n1-7@1",
-            },
-            (1, 1, 2, "prterun-n1-7-1"),
-            False,
-        ),
-        (
-            {
-                "SLURM_PROCID": "5",
-                "SLURM_LOCALID": "1",
-                "SLURM_NTASKS": "8",
-                "SLURM_JOB_ID": "77",
-                "SLURM_STEP_ID": "0",
-            },
-            (5, 1, 8, "77.0"),
-            False,
-        ),
-        # What mpiexec starts in a batch script inherits the script's own place.
-        (
-            {
-                "SLURM_PROCID": "0",
-                "SLURM_LOCALID": "0",
-                "PMI_RANK": "1",
-                "MPI_LOCALRANKID": "1",
-                "PMI_SIZE": "2",
-            },
-            (1, 1, 2, None),
-            False,
-        ),
-        ({"RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}, (1, 0, 2, None), True),
-        ({"PMI_RANK": "x", "SLURM_PROCID": "-1"}, launch.RankInfo(), True),
+        ("", launch.RankInfo(), True),
+        ("PMI_RANK=3 MPI_LOCALRANKID=1 PMI_SIZE=4", (3, 1, 4), False),
+        ("PMI_RANK=2 MPI_LOCALRANKID=0 PMI_SIZE=4", (2, 0, 4), True),
+        (OPEN_MPI, (1, 1, 2), False),
+        ("SLURM_PROCID=5 SLURM_LOCALID=1 SLURM_NTASKS=8", (5, 1, 8), False),
+        (IN_BATCH, (1, 1, 2), False),
+        ("RANK=1 LOCAL_RANK=0 WORLD_SIZE=2", (1, 0, 2), True),
+        ("PMI_RANK=x SLURM_PROCID=-1", launch.RankInfo(), True),
     ],
 )
 def test_a_processs_place_and_who_samples(
-    monkeypatch: pytest.MonkeyPatch, said: dict[str, str], place: Any, samples: bool
+    monkeypatch: pytest.MonkeyPatch, said: str, place: Any, samples: bool
 ) -> None:
-    for name, value in said.items():
-        monkeypatch.setenv(name, value)
+    for each in said.split():
+        monkeypatch.setenv(*each.split("="))
     found = launch.rank_info()
     assert found == place and found.is_host_sampler == samples
-
-
-def test_ranks_take_the_jobs_name_or_want_one() -> None:
-    assert default_path(launch.RankInfo(1, 0, 4, "77.0")) == Path("gpumon-trace-77.0")
-    with pytest.raises(gpumon.MonitorError, match=r"cannot agree on a free name .+ --out "):
-        default_path(launch.RankInfo(1, 0, 4))
 
 
 def mpiexec(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -138,9 +106,8 @@ def on_two_hosts_fixture(tmp_path: Path) -> list[str]:
     if shutil.which("unshare") is None or subprocess.run(apart, capture_output=True).returncode:
         pytest.skip("no second host can be made here: unshare needs root and time namespaces")
     (tmp_path / "boot").write_text("boot-of-the-other\n")
-    program = PROGRAM.replace("0.5", "3")
     recorder = [sys.executable, "-m", "gpumon", "record", "--interval", "0.05", "--out", "t"]
-    return ["sh", "-c", OTHER_HOST, "sh", *recorder, "--", sys.executable, "-c", program]
+    return ["sh", "-c", OTHER_HOST, "sh", *recorder, "--", sys.executable, "-c", PROGRAM]
 
 
 def hosts_meet(folder: Path) -> None:
@@ -259,14 +226,6 @@ def test_clocks_that_none_measured_are_said_to_be_unknown(tmp_path: Path, clock:
 
 
 # --- On one axis -----------------------------------------------------------------------------
-
-
-def test_a_copy_of_a_recording_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "t", {"gpu0": [10.0] * 4})
-    for ending in (".jsonl", ".marks.jsonl"):
-        shutil.copy(tmp_path / f"t{ending}", tmp_path / f"copy{ending}")
-    with pytest.raises(gpumon.MonitorError, match="hold the same recording"):
-        gpumon.read([tmp_path / "t", tmp_path / "copy"])
 
 
 def test_a_gap_of_one_host_is_none_of_another(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gpumon_tools import python
 from processes import ended
 from runner_tools import wait_for
 
@@ -64,6 +66,7 @@ def test_records_host_and_phases_without_a_driver(tmp_path: Path) -> None:
     assert frame.index.name == "time (s)" and frame.index.is_monotonic_increasing
     assert frame["host/memory used (MiB)"].dropna().gt(0).all()
     assert frame["host/cpu (%)"].dropna().between(0, 100).all()
+    assert frame["process/memory (MiB)"].max() > 20  # this test's own process, imports and all
     phases = monitor.read().phases()
     assert list(phases["phase"]) == ["train", "train/step"]
     assert phases["epoch"][0] == 1 and phases["seconds"][0] >= 0.2
@@ -138,6 +141,43 @@ def test_tasks_and_threads_have_phases_of_their_own(tmp_path: Path) -> None:
     assert sorted(opened) == [
         *("after", "run", "run/a", "run/a/step", "run/b", "run/b/step", "run/thread")
     ]
+
+
+def test_a_phase_decorates_functions_and_coroutines(tmp_path: Path) -> None:
+    marker = gpumon.Marker(tmp_path / "marks")
+
+    @marker.phase("load", kind="fast")
+    def load(depth: int) -> int:
+        return 1 + (load(depth - 1) if depth else 0)
+
+    @marker.phase("fetch")
+    async def fetch(seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return marker.current
+
+    async def both() -> list[str]:
+        with marker.phase("run"):
+            return list(await asyncio.gather(fetch(0.02), fetch(0.01)))
+
+    assert load(1) == 2 and load.__name__ == "load"
+    assert asyncio.run(both()) == ["run/fetch", "run/fetch"]
+    with pytest.raises(gpumon.MonitorError, match="cannot decorate a generator"):
+
+        @marker.phase("batches")
+        def batches() -> Iterator[int]:
+            yield 1
+
+    lines = [json.loads(line) for line in (tmp_path / "marks").read_text().splitlines()]
+    opened = [(line[4], line[5]) for line in lines if line[0] == "B"]
+    assert opened[:2] == [("load", {"kind": "fast"}), ("load/load", {"kind": "fast"})]
+    assert [name for name, _ in opened[2:]] == ["run", "run/fetch", "run/fetch"]
+    assert len(lines) == 10
+
+
+def test_without_a_recorder_a_phase_decorates_nothing() -> None:
+    code = "import gpumon\n@gpumon.phase('x')\ndef f(): return 3\nprint(f())"
+    done = python("-c", code, GPUMON_TRACE="")
+    assert done.stdout == "3\n", done.stderr
 
 
 def test_pickles_to_a_marker(tmp_path: Path) -> None:
