@@ -1,7 +1,7 @@
 """This module finds what limited each phase, and states it in a sentence with its numbers.
 
-The first rule of ``RULES`` that holds is the phase's sentence. Each asks for more than it needs,
-because no sentence is better than a wrong one. ``docs/gpumon.md`` has them as a table.
+The first match in ``RULES`` gives the phase's sentence. Each rule is strict, because no sentence is
+better than a wrong one. ``docs/gpumon.md`` has them as a table.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Phase:
         return np.full(len(self.recording.times), NAN) if found is None else found
 
     def is_known(self, values: stats.Floats) -> bool:
-        """Whether enough is known during the phase to say something of all of it."""
+        """Whether enough of the phase is known to judge all of it."""
         return stats.known(values, self.weights).total >= MEASURED * self.seconds
 
     def name(self, row: Row) -> str:
@@ -172,7 +172,7 @@ def phase_of(
 
 
 def idle_pauses(phase: Phase, device: str) -> tuple[float, int]:
-    """Percent of a phase without work, and in how many pauses.
+    """The percentage of a phase without work, and the number of pauses.
 
     Not counted is the pause with which a repeat begins, while its loader fills.
     """

@@ -1,7 +1,8 @@
 """This module merges traces of several ranks or hosts on one time axis.
 
 Traces of one boot share the monotonic clock. Those of different machines are aligned by their clock
-offset where one was measured, else by wall time. What several ranks recorded is taken once.
+offset where one was measured, else by wall time. If several ranks recorded a device, the first
+record counts.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def field_values(handle: Any, fields: list[Any], kind: str = "ullVal") -> list[i
 
 
 def failure(name: str, code: int) -> Unavailable:
-    """What became of a call that gave that code."""
+    """The error for the return code of a call."""
     permanent, lost = (
         any(code == getattr(nvml(), f"NVML_ERROR_{each}") for each in kinds)
         for kinds in (_PERMANENT, _LOST)

@@ -1,4 +1,4 @@
-"""This module prepares the lanes and phases that both charts draw, so that they say the same."""
+"""This module prepares the lanes and phases that both charts draw, so that they show the same."""
 
 from __future__ import annotations
 
