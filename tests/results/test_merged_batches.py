@@ -57,9 +57,14 @@ def two_batches(
             ["mine.py 000000", "mine.py ffffff"],
         ),
         ("recipe", *DIGESTS, ["recipe 000000", "recipe ffffff"]),
+        (
+            "run",
+            *({"code": digit * 64} for digit in "ab"),
+            ["(code aaaaaaa)", "(code bbbbbbb)"],
+        ),
     ],
 )
-def test_runs_on_other_devices_or_other_images_are_no_repeats(
+def test_runs_that_differ_are_no_repeats(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     section: str,
@@ -71,6 +76,7 @@ def test_runs_on_other_devices_or_other_images_are_no_repeats(
     told = summarise(compared)
     assert sorted(told["label"]) == [f"PyTorch {label}" for label in labels]
     assert list(told["runs"]) == [1, 1]
+    assert len(comparison.repeats(compared.entries)) == 2
 
 
 def test_a_third_run_of_another_name_or_number_does_not_hide_what_differs(
@@ -118,26 +124,6 @@ def test_a_batch_that_is_not_there_is_not_left_out_silently(
     assert not (tmp_path / "a" / "report.html").exists()
     with pytest.raises(UserError, match="bb: there is no such experiment"):
         comparison.load(["bb", "a"])
-
-
-@pytest.mark.parametrize(
-    ("codes", "labels"),
-    [
-        (["a" * 64, "a" * 64], ["PyTorch"]),
-        (["a" * 64, "b" * 64], ["PyTorch (code aaaaaaa)", "PyTorch (code bbbbbbb)"]),
-    ],
-)
-def test_runs_of_different_code_are_no_repeats(
-    codes: list[str],
-    labels: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    given = [{"run": {"code": code}} for code in codes]
-    compared = two_batches(tmp_path, monkeypatch, *given)
-    told = summarise(compared)
-    assert sorted(told["label"]) == labels and sum(told["runs"]) == 2
-    assert len(comparison.repeats(compared.entries)) == len(labels)
 
 
 def test_notebooks_that_are_called_alike_are_no_repeats(tmp_path: Path) -> None:

@@ -91,26 +91,30 @@ def test_a_core_of_two_devices_is_shared_but_not_that_of_two_machines(tmp_path: 
     assert "no cores of their own" in (unranked(load(tmp_path, [content])) or "")
 
 
+CPUS = "CPU (A CPU of 2 logical cores, B CPU of 2 logical cores)"
+GPUS = "GPU (NVIDIA A100, NVIDIA H100)"
+
+
 @pytest.mark.parametrize(
-    ("changed", "differ"),
+    ("one", "other", "changed", "differ"),
     [
-        ({"devices": {"names": ["NVIDIA A100"] * 2}}, "GPU (NVIDIA A100, NVIDIA H100)"),
-        (
-            {"hardware": {"cpu": "B CPU"}},
-            "CPU (A CPU of 2 logical cores, B CPU of 2 logical cores)",
-        ),
+        ({"gpu": True}, {"gpu": True}, {"devices": {"names": ["NVIDIA A100"] * 2}}, GPUS),
+        ({"gpu": True}, {"gpu": True}, {"hardware": {"cpu": "B CPU"}}, CPUS),
+        ({"cores": 1}, {"cores": 1}, {"hardware": {"cpu": "B CPU"}}, CPUS),
+        ({"cores": 1}, {"cores": 2}, {}, "cores per device (1, 2)"),
     ],
 )
-def test_gpus_of_two_machines_are_never_in_one_ranking(
-    changed: dict[str, Any], differ: str, tmp_path: Path
+def test_runs_on_unequal_devices_are_not_ranked_nor_repeats(
+    tmp_path: Path, one: Any, other: Any, changed: dict[str, Any], differ: str
 ) -> None:
-    runs = [records.make(name, gpu=True) for name in ("Keras", "PyTorch")]
+    runs = [records.make("PyTorch", **one), records.make("PyTorch", speed=10, **other)]
     for section, given in changed.items():
         runs[1][section] |= given
     compared = load(tmp_path, runs)
     assert ranked(compared) == ()
     assert f"not ranked, because they differ in {differ}." in str(unranked(compared))
     assert "fastest" not in conclusions.headline(compared)
+    assert list(summarise(compared)["runs"]) == [1, 1]
 
 
 def test_gpus_and_cpus_are_never_in_one_ranking(tmp_path: Path) -> None:
@@ -119,28 +123,6 @@ def test_gpus_and_cpus_are_never_in_one_ranking(tmp_path: Path) -> None:
     assert [entry.label for entry in ranked(compared)] == ["Keras on NVIDIA H100"]
     assert conclusions.headline(compared).startswith("Keras on NVIDIA H100 trains in ")
     assert "CPU results" not in conclusions.fastest(compared).text
-
-
-@pytest.mark.parametrize(
-    ("cpu", "cores", "why"),
-    [
-        (
-            "Another CPU",
-            1,
-            "they differ in CPU (A CPU of 2 logical cores, Another CPU of 2 logical cores).",
-        ),
-        ("A CPU", 2, "they differ in cores per device (1, 2)."),
-    ],
-)
-def test_cpu_runs_rank_only_on_one_cpu_with_equal_devices(
-    tmp_path: Path, cpu: str, cores: int, why: str
-) -> None:
-    runs = [records.make("PyTorch", cores=1), records.make("PyTorch", cores=cores, speed=10)]
-    runs[1]["hardware"]["cpu"] = cpu
-    compared = load(tmp_path, runs)
-    assert unranked(compared) == f"CPU runs are not ranked, because {why}"
-    assert conclusions.fastest(compared).verdict == conclusions.UNRANKED
-    assert list(summarise(compared)["runs"]) == [1, 1]  # nor are they repeats of each other
 
 
 def timed(name: str, first: float, later: float, seed: int = 0, **given: Any) -> dict[str, Any]:
