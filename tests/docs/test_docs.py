@@ -173,13 +173,18 @@ def test_readme_figures_are_those_measured() -> None:
 
 def test_every_row_of_the_fairness_check_is_explained() -> None:
     text = (ROOT / "docs" / "fairness-rows.md").read_text(encoding="utf-8")
-    checks = ("reference_checks", "training_loop", "kept_statistics")
-    sources = [ROOT / "helpers" / "fairness" / f"{module}.py" for module in checks]
-    code = "".join(source.read_text(encoding="utf-8") for source in sources)
-    made = re.findall(r'Check\(\s*f?"([^"{]+)', code) + list(
-        re.findall(r'names? = \(?"([^"]+)"', code)
-    )
-    assert len(set(made)) > 9
+    sources = [
+        *(ROOT / "helpers" / "fairness").glob("*.py"),
+        ROOT / "helpers" / "training" / "measuring.py",
+    ]
+    made: list[str] = []
+    for code in (source.read_text(encoding="utf-8") for source in sources):
+        constants = dict(re.findall(r'^([A-Z_]+) = "([^"]+)"', code, re.M))
+        named = re.findall(r"Check\(\s*([A-Z_]+),", code)
+        made += [constants[each] for each in named if each in constants]
+        made += re.findall(r'Check\(\s*f?"([^"{]+)', code)
+        made += re.findall(r'names? = \(?"([^"]+)"', code)
+    assert len(set(made)) > 20
     assert [row for row in made if row.strip() not in text] == []
     for limit in (reference_checks.EXACT, reference_checks.SINGLE, reference_checks.STATISTICS):
         mantissa, exponent = f"{limit:.0e}".split("e")
