@@ -24,6 +24,7 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -32,8 +33,6 @@ from typing import Any
 import environment
 import gpus
 import kernels
-import locks
-import offline
 import python311
 import sources
 from environment import BuildError, Maker
@@ -64,7 +63,7 @@ def get_maker(machine: kernels.Machine, folder: Path | None = None) -> Maker:
     """Find or download uv and Python 3.11. Raises python311.NoPython."""
     python311.set_up_uv(VENVS)
     if folder:
-        offline.use(folder)
+        environment.use_wheels(folder)
     uv = python311.find_uv(VENVS)
     return Maker(uv, python311.find_python(uv) or python311.fetch_python(uv), machine)
 
@@ -124,6 +123,27 @@ def line(status: dict[str, Any]) -> str:
     return f"{status['kernel']:11} {word:6} {status['seconds']:5.0f} s  {status['form']}  {rest}"
 
 
+ALONE = ("pillow-simd", "chainercv", "horovod-source", "rivals")
+"""Installed in addition to a lock, which has their dependencies."""
+
+
+def make_locks(uv: Path, python: str, more: list[str]) -> int:
+    """Write all locks from their .in files; pins that still hold are kept, unless `more` is -U."""
+    names = {p.stem for p in HERE.glob("*.in") if p.stem != "common"}
+    for name in sorted(names, key="tools".__ne__):  # first the tools, which build the others
+        alone = ["--no-deps"] * (name in ALONE)
+        tools = ["--build-constraints", "tools.txt"] * (name != "tools")
+        code = subprocess.run(
+            [uv, "pip", "compile", f"{name}.in", "-o", f"{name}.txt", "--python", python,
+             "--python-platform", "x86_64-manylinux_2_28", "--generate-hashes", "--no-header",
+             "--quiet", *alone, *tools, *more], cwd=HERE, check=False,
+        ).returncode  # fmt: skip
+        print(f"{name:15} {'locked' if not code else 'FAILED'}", flush=True)
+        if code:
+            return 1
+    return 0
+
+
 # --- The command -----------------------------------------------------------------------------
 
 
@@ -144,7 +164,7 @@ def run_locked(
     if todo:
         maker = get_maker(machine, options.offline)
         if options.lock:
-            return locks.make(maker.uv, maker.python, more)
+            return make_locks(maker.uv, maker.python, more)
         kind = "GPU" if any(kernels.variant(k, machine) != "cpu" for k in todo) else "CPU"
         print(f"Building {', '.join(todo)} in .venvs/ ({kind} variants) with {maker.python}; "
               "details in .venvs/<environment>.log", flush=True)  # fmt: skip
@@ -164,8 +184,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     which = "use these environments (default: all but the optional ones)"
     parser.add_argument("--environments", metavar="A,B", help=which)
     variants = parser.add_mutually_exclusive_group()
-    other = "use the GPU variants, also without a GPU; a value names another machine's GPU: compute"
-    other += " capability and driver"
+    other = "use the GPU variants, for this GPU (compute capability and driver) of another machine"
     variants.add_argument("--gpu", nargs="?", const=True, metavar="7.0:535.129.03", help=other)
     variants.add_argument(
         "--cpu", action="store_false", dest="gpu", help="use the CPU variants, also with a GPU"
@@ -179,10 +198,8 @@ def chosen(options: argparse.Namespace, usual: list[str]) -> tuple[list[str], st
     wanted = [k for k in dict.fromkeys(named) if k]
     if isinstance(options.gpu, str):
         if not (found := re.fullmatch(r"(\d{1,3})\.(\d):(\d{3}(\.\d+)*)", options.gpu, re.ASCII)):
-            return wanted, (
-                f"--gpu {options.gpu}: give a compute capability and a driver version, such as "
-                "--gpu 7.0:535.129.03, or --gpu alone"
-            )
+            right = "give a compute capability and a driver version, as in 7.0:535.129.03"
+            return wanted, f"--gpu {options.gpu}: {right}"
         capability = int(found[1]), int(found[2])
         options.gpu = kernels.Gpu("GPU elsewhere", capability, found[3])
     unknown = ", ".join(k for k in wanted if k not in KERNELS)
@@ -206,7 +223,7 @@ def main(arguments: list[str]) -> int:
     variants, usual = dict[str, str](), list(KERNELS) if options.lock else kernels.USUAL
     try:
         if options.offline is not None:
-            variants = offline.read(options.offline)
+            variants = environment.read_wheels(options.offline)
             usual = list(variants)
     except BuildError as error:
         print(f"build.py: {error}", file=sys.stderr)
@@ -233,11 +250,7 @@ def main(arguments: list[str]) -> int:
 
 
 def alone(work: Callable[[], int], command: str) -> int:
-    """Wait for any other build in this checkout, do the work, and return the exit code.
-
-    Errors that the user can fix are reported in one line: a full disk, another user's folders, a
-    file with the name of a folder.
-    """
+    """Wait for any other build in this checkout, do the work, and return the exit code."""
     try:
         VENVS.mkdir(exist_ok=True)
         with (VENVS / ".lock").open("w") as held:

@@ -17,7 +17,6 @@ from pathlib import Path
 import build
 import environment
 import kernels
-import offline
 from kernels import ROOT, VENVS
 
 #: The accepted manylinux tags, newest first; pip only compares names.
@@ -27,8 +26,8 @@ TAGS = (*(f"_2_{minor}" for minor in range(28, 4, -1)), "2014", "2010", "1")
 def fetch(path: Path, variants: dict[str, str]) -> None:
     """Download what the folder lacks of these environments. Raises BuildError."""
     path.mkdir(parents=True, exist_ok=True)
-    (path / offline.INDEX).unlink(missing_ok=True)  # written again when all files are there
-    for lock in offline.locks_of(variants):
+    (path / environment.INDEX).unlink(missing_ok=True)  # written again when all files are there
+    for lock in environment.locks_of(variants):
         print(f"Downloading the packages of {lock.name}", flush=True)
         run = environment.runner(VENVS / "wheels.log")
         try:
@@ -59,7 +58,7 @@ def main(arguments: list[str]) -> int:
         maker = build.get_maker(machine)
         build.make_small(VENVS / ".tools", lambda: maker)
         fetch(path, variants)
-        kernels.write_json(path / offline.INDEX, variants)
+        kernels.write_json(path / environment.INDEX, variants)
         shown = path.name if path.is_relative_to(ROOT) else path
         held = ", ".join(f"{kernel} ({variant})" for kernel, variant in variants.items())
         print(f"{shown}: packages for {held}. Copy it and this checkout to the machine without a")

@@ -1,7 +1,4 @@
-"""Build one environment, and decide whether it is complete and up to date.
-
-``build.py`` calls this module for each requested environment.
-"""
+"""Build one environment, and decide whether it is complete and up to date."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ import shutil
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,8 +44,7 @@ class Maker(NamedTuple):
 def stamp(kernel: str, machine: kernels.Machine) -> dict[str, str]:
     """Hashes of everything that an environment is built from; it is rebuilt when they change.
 
-    If only the hash "project" changed (the metadata or the C code of this project), only the
-    project is installed again. Its Python files are used where they are.
+    If only "project" changed (its metadata or C code), only the project is installed again.
     """
     kind = kernels.variant(kernel, machine)
     names = ["tools.txt", "pillow-simd.txt", "pillow-stand-in/pyproject.toml"]
@@ -86,11 +83,7 @@ def discard(kernel: str) -> None:
 
 
 def make(kernel: str, maker: Maker, project: Wheels, pillow_simd: Wheels) -> tuple[str, str]:
-    """Makes an environment from nothing.
-
-    Returns what took Pillow's place, and what could not be tried here ("" if nothing). Its log is
-    .venvs/<kernel>.log. Raises BuildError.
-    """
+    """Make an environment; return what took Pillow's place, and what was not tried here, or ""."""
     venv, kind = VENVS / kernel, kernels.variant(kernel, maker.machine)
     run = runner(VENVS / f"{kernel}.log")
     pip = [maker.uv, "pip"]
@@ -171,6 +164,39 @@ def bring_up_to_date(
     status["seconds"] = round(time.monotonic() - began, 1)
     kernels.write_json(kernels.status_file(kernel), status)
     return status
+
+
+# --- Without a network ------------------------------------------------------------------------
+
+INDEX = "wheels.json"
+"""The environments that the folder has packages for, and their variants."""
+
+
+def locks_of(variants: Mapping[str, str]) -> list[Path]:
+    """Every lock that these variants of environments are built from."""
+    names = ["uv.txt", "tools.txt", "pillow-simd.txt"]
+    names += ["chainercv.txt"] * ("chainer" in variants)
+    names += ["horovod-source.txt"] * ("horovod" in variants)
+    return [HERE / name for name in names] + [kernels.lock_of(*both) for both in variants.items()]
+
+
+def read_wheels(path: Path) -> dict[str, str]:
+    """The variant of each environment that a folder of `make wheels` has packages for."""
+    if not path.is_dir():
+        raise BuildError(f"{path}: no such folder (make wheels creates one, with a network)")
+    if variants := kernels.read_json(path / INDEX):
+        return variants
+    raise BuildError(
+        f"{path / INDEX}: missing or damaged: run make wheels again, or copy the folder again"
+    )
+
+
+def use_wheels(folder: Path) -> None:
+    """Make pip and uv use only the folder from here on, whatever their settings are."""
+    # A file URL, because pip ends a folder's name at a space, and uv at a comma.
+    address = folder.resolve().as_uri()
+    os.environ.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=address)
+    os.environ.update(UV_OFFLINE="1", UV_FIND_LINKS=address, UV_PYTHON_DOWNLOADS="never")
 
 
 # --- Helpers -----------------------------------------------------------------------------------

@@ -133,9 +133,8 @@ def status(kernel: str) -> dict[str, Any]:
 def activation(kernel: str, kind: str) -> dict[str, str]:
     """This process's environment variables, as if the environment were active.
 
-    Python's variables (PYTHONHOME and others) are left out, because they could add other packages.
-    This checkout comes first on the path, because the environment may have been built for another
-    one (a git worktree). helpers.launch.environment_variables does the same for notebooks.
+    Python's own are left out, because they could add other packages. This checkout comes first,
+    because the environment may have been built for another one (a git worktree).
     """
     own = _variables(kernel, kind)
     path = f"{VENVS / kernel / 'bin'}:{os.environ.get('PATH', os.defpath)}"

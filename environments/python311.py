@@ -54,18 +54,16 @@ def fetch_python(uv: Path) -> str:
     if found is None:
         raise NoPython(
             f"Python {VERSION} is not on PATH and could not be downloaded: install it "
-            f"(Debian: apt install python{VERSION}; pyenv: pyenv install {VERSION}) "
-            f"and put `python{VERSION}` on PATH"
+            f"(Debian: apt install python{VERSION}) and put `python{VERSION}` on PATH"
         )
     return found
 
 
 def find_uv(venvs: Path) -> Path:
-    """The pinned uv, which pip installs into `venvs/.uv` the first time.
+    """The pinned uv, which pip installs into `venvs/.uv` the first time, or else the one on PATH.
 
     `pip install --target` works without virtual environments (Debian's Python without ensurepip)
-    and with an externally managed Python (PEP 668). Without pip, a uv on PATH is used. Raises
-    NoPython if there is neither.
+    and with an externally managed Python (PEP 668).
     """
     uv, stamp = venvs / ".uv" / "bin" / "uv", venvs / ".uv" / "stamp"
     lock = HERE / "uv.txt"

@@ -48,8 +48,8 @@ def compiler() -> str | None:
 
 def pillow_simd(python: Path, wheels: Path, run: Run) -> Path:
     """Compiles pillow-simd for this CPU (about 40 s), unless its wheel is there; the wheel."""
+    folder = wheels / instruction_set().lower()
     if (found := pillow_simd_there(wheels)) is None:
-        folder = wheels / instruction_set().lower()
         # SSE4 is what pillow-simd builds for unless told otherwise.
         flag = " -mavx2" if instruction_set() == "AVX2" else ""
         wheel(python, folder, run, "-r", HERE / "pillow-simd.txt", CC=f"{compiler()}{flag}")
@@ -63,10 +63,9 @@ def pillow_simd_there(wheels: Path) -> Path | None:
 
 
 def chainercv(python: Path, wheels: Path, run: Run) -> Path:
-    """Builds chainercv 0.13.1 without its one C extension, unless its wheel is there.
+    """Builds chainercv 0.13.1, unless its wheel is there.
 
-    Python 3.11's headers no longer take that extension, a part of object detection. A module that
-    reports this when it is called replaces it.
+    A module that reports it replaces its C extension, which does not compile on Python 3.11.
     """
     if not (found := sorted(wheels.glob("chainercv-*.whl"))):
         with tempfile.TemporaryDirectory(dir=wheels) as scratch:
