@@ -64,7 +64,7 @@ def make_list(folder: Path, rows: int, files: bool) -> None:
 def labels(folder: Path) -> Any:
     import data_prep
 
-    return data_prep.read_catalog(folder, check_images=False)
+    return data_prep.open_reader("nih", folder, check_images=False)
 
 
 def opened(folder: Path, check_images: bool) -> Any:

@@ -127,7 +127,8 @@ def learned(
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
         size = RECIPE.crop + MARGIN
         data_prep.generate_nih(Path(folder), images=given.images, size=size, progress=False)
-        parts = data_prep.split_by_patient(data_prep.read_catalog(Path(folder)), seed=0)
+        reader = data_prep.open_reader("nih", folder, seed=0)
+        parts = {part: reader.table().iloc[rows] for part, rows in reader.parts().items()}
         train_part = read(parts["train"])
         pixels, labels = read(pd.concat([parts["valid"], parts["test"]]))
     low, high = MARGIN // 2, MARGIN // 2 + RECIPE.crop
@@ -145,7 +146,7 @@ def learned(
 
 def read(part: pd.DataFrame) -> Part:
     pixels = np.stack([data_prep.read_grey(path) for path in part["path"]])
-    return pixels[:, None], data_prep.labels(part).astype(np.float32)
+    return pixels[:, None], part[[*data_prep.FINDINGS]].to_numpy(np.float32)
 
 
 def batches(part: Part, seed: int, epochs: int) -> Iterator[Part]:

@@ -1,8 +1,4 @@
-"""Describe a data set: the path, labels, group (patient) and published part of every image.
-
-All published formats share this structure. Each image takes about 200 bytes: texts are in lists,
-numbers in arrays.
-"""
+"""Describe a data set: the path, labels, group (patient) and published part of every image."""
 
 from __future__ import annotations
 
@@ -37,22 +33,16 @@ class Catalog:
     images: Sequence[str]
     """The name of each image; all names differ."""
     sources: Sequence[str]
-    """The location of each image within the folder, see `kind`."""
+    """The file of each image within the folder; of CIFAR-10, `path@offset` of a record."""
     classes: tuple[str, ...]
     """Names of the classes, or of the findings."""
     labels: np.ndarray
     """Classes: int64 (images,), each below `len(classes)`. Findings: int8 (images, findings) of 0,
     1, `UNCERTAIN` and `MISSING`."""
     groups: Sequence[Hashable] | None = None
-    """The group (usually the patient) of each image; a group is never in two parts.
-
-    None: every image is a group.
-    """
+    """The group (usually the patient) of each image; None: every image is a group."""
     parts: np.ndarray | None = None
     """int8 (images,): the place in `PARTS` of the part it was published in, or `NO_PART`."""
-    kind: str = "file"
-    """The type of the sources: a `file`, or a `record` of CIFAR-10 (`path@offset+bytes`, with three
-    planes of 32 x 32 pixels)."""
     passed_over: Mapping[str, int] = field(default_factory=dict)
     """The number of files beside the images that are not read as images, by ending."""
 
@@ -85,7 +75,7 @@ class Catalog:
         )
 
 
-def ending(name: str) -> str:
+def ending_of(name: str) -> str:
     """Return the ending of a file's name, such as `.txt`, for `Catalog.passed_over`."""
     return os.path.splitext(name)[1].lower() or "without ending"  # noqa: PTH122 (speed)
 
@@ -102,31 +92,29 @@ def passed_over_text(passed_over: Mapping[str, int]) -> str:
 def apply_label_policies(
     catalog: Catalog, uncertain: Policy, missing: Policy
 ) -> tuple[Catalog, np.ndarray]:
-    """Apply the policies for uncertain and missing labels; return kept images and targets.
-
-    Targets are uint8 (images, findings) of 0 and 1, or int64 (images,).
-    """
+    """Return the kept images and the targets, as `CatalogReader.targets`."""
     for name, policy in (("uncertain", uncertain), ("missing", missing)):
         if policy not in POLICIES:
             raise DataError(f"{name} is {policy!r}; use one of {', '.join(POLICIES)}")
     if catalog.task == "classes":
         return catalog, catalog.labels
-    labels = catalog.labels
-    out = np.zeros(len(labels), dtype=bool)
-    for policy, code in ((uncertain, UNCERTAIN), (missing, MISSING)):
-        if policy == "ignore":
-            out |= (labels == code).any(axis=1)
-    if out.all():
-        raise DataError(
-            f"{catalog.folder}: no image is left, because all have an uncertain or a"
-            " missing label; use 'zero' or 'one' for such labels instead of 'ignore'"
-        )
-    catalog = catalog.select(np.flatnonzero(~out))
-    targets = (catalog.labels == 1).astype(np.uint8)
-    for policy, code in ((uncertain, UNCERTAIN), (missing, MISSING)):
-        if policy == "one":
-            targets[catalog.labels == code] = 1
-    return catalog, targets
+    policies = {UNCERTAIN: uncertain, MISSING: missing}
+    ignored = [code for code, policy in policies.items() if policy == "ignore"]
+    kept = np.flatnonzero(~np.isin(catalog.labels, ignored).any(axis=1))
+    if not len(kept):
+        raise DataError(f"{catalog.folder}: no image is left: all have a label to 'ignore'")
+    catalog = catalog.select(kept)
+    ones = [1, *(code for code, policy in policies.items() if policy == "one")]
+    return catalog, np.isin(catalog.labels, ones).astype(np.uint8)
+
+
+def label_text(found: Catalog, at: int) -> str:
+    """Return the class of an image, or its findings, those that are uncertain with a `?`."""
+    if found.task == "classes":
+        return found.classes[found.labels[at]]
+    marks = {1: "", UNCERTAIN: "?"}
+    row = zip(found.classes, found.labels[at].tolist(), strict=True)
+    return ", ".join(f"{name}{marks[code]}" for name, code in row if code in marks) or "no finding"
 
 
 def count_labels(found: Catalog, at: np.ndarray) -> np.ndarray:
@@ -148,8 +136,7 @@ def split_catalog(
     parts.
 
     A set that was published in one piece is split by `shares`. If a set was published as train and
-    one other part, the other part is `test`, and the share `valid` of the groups of train becomes
-    `valid`. The order of the groups is a hash of seed and group, as in `split_by_patient`.
+    one other part, the other part is `test`, and the share `valid` of train's groups is `valid`.
     """
     groups = catalog.images if catalog.groups is None else catalog.groups
     if catalog.parts is None or (catalog.parts == NO_PART).all():
@@ -162,9 +149,7 @@ def split_catalog(
             raise DataError(f"{catalog.folder}: no images in the {part} part; add some")
     if catalog.groups is not None and (shared := shared_groups(catalog.groups, given)):
         group, (one, other, *_) = next(iter(shared.items()))
-        raise DataError(
-            f"the group {group} is in both {one} and {other}; put all of its images into one part"
-        )
+        raise DataError(f"the group {group} is in both {one} and {other}; put it into one part")
     if len(given["valid"]) == 0:
         train = given["train"]
         inner = split_groups(
@@ -178,11 +163,7 @@ def split_catalog(
 
 
 def part_notes(classes: Sequence[str], targets: Mapping[str, np.ndarray]) -> list[str]:
-    """Return notes on the classes or findings that no part can teach or measure.
-
-    `targets` are the classes (images,) or the findings (images, findings) of each part. A finding
-    that is not 1 counts as negative.
-    """
+    """Return what a part cannot teach or measure, by the labels of the images in each part."""
     notes = []
     for part, here in targets.items():
         if here.ndim == 1:

@@ -1,7 +1,4 @@
-"""Decode DICOM files to grey images, with the rescale and window settings of the file.
-
-This needs pydicom, which only the environment `lab` includes: `pip install 'pydicom>=3'`.
-"""
+"""Decode DICOM files with pydicom, which only the environment `lab` includes."""
 
 from __future__ import annotations
 
@@ -28,13 +25,12 @@ def is_dicom(data: bytes) -> bool:
 def decode(data: bytes, path: str | os.PathLike[str], max_pixels: int) -> np.ndarray:
     """Decode the single frame of a DICOM file to uint8 (height, width).
 
-    Stored values go through the rescale slope and intercept (or the modality's table), then through
-    the first look-up table of the file or its first window (PS3.3, C.11.2.1); without both, the
-    full range of the stored bits becomes 0 to 255. MONOCHROME1, where high values are dark, is
-    inverted.
+    Rescale and the first look-up table or window are applied (PS3.3, C.11.2.1); without these, the
+    full range of the stored bits becomes 0 to 255. MONOCHROME1 is inverted.
     """
-    pydicom = _pydicom(path)
     try:
+        import pydicom
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about odd metadata; relevant errors are raised below
             if DEFLATED_SYNTAX in data[:4096]:
@@ -42,21 +38,13 @@ def decode(data: bytes, path: str | os.PathLike[str], max_pixels: int) -> np.nda
             file = pydicom.dcmread(io.BytesIO(data), force=True)
             _refuse_odd_kinds(file, max_pixels)
             return _displayed(file)
+    except ImportError:
+        needs = "a DICOM file, which needs the package pydicom: pip install 'pydicom>=3'"
+        raise DataError(f"{path}: {needs}") from None
     except Exception as error:
         # pydicom raises nearly anything on damaged input; the meaning here is always the same.
         text = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{path}: cannot be read as a DICOM image ({text})") from None
-
-
-def _pydicom(path: str | os.PathLike[str]) -> Any:
-    try:
-        import pydicom
-    except ImportError:
-        raise DataError(
-            f"{path}: a DICOM file, which needs the package pydicom;"
-            " install it with pip install 'pydicom>=3'"
-        ) from None
-    return pydicom
 
 
 def _refuse_odd_kinds(file: Any, max_pixels: int) -> None:
@@ -92,9 +80,7 @@ def _stored(file: Any) -> np.ndarray:
     if syntax.is_compressed and not (decoder := get_decoder(syntax)).is_available:
         missing = next(text for text in decoder.missing_dependencies if "pylibjpeg" in text)
         packages = " ".join(re.findall(r"pylibjpeg-\w+", missing))
-        raise ValueError(
-            f"compressed as {syntax.name}; to read it, run pip install pylibjpeg {packages}"
-        )
+        raise ValueError(f"compressed as {syntax.name}; pip install pylibjpeg {packages}")
     values: np.ndarray = file.pixel_array
     return values
 

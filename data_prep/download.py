@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import ssl
@@ -11,7 +10,6 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,7 +33,7 @@ TIMEOUT = 60.0
 
 
 class ConnectionLost(Exception):
-    """The connection broke, or the server is overloaded or unreachable; another try may succeed."""
+    """The connection broke, or the server is overloaded; another try may succeed."""
 
 
 class Cancelled(Exception):
@@ -67,25 +65,14 @@ def nih_sources(
     mirror: str | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> ArchiveSources:
-    """Return the addresses, sizes and checksums of the NIH's files, for `prepare_nih`.
+    """Return the addresses, sizes and checksums of the NIH's files.
 
-    Args:
-        listing: a file in the format of `data_prep/sources.json` (default: the NIH's addresses).
-        mirror: the address of a server folder that has files of the same names.
-        folder: a local folder that contains the archives.
-
-    Returns:
-        The sources of the label file and of the archives.
-
-    Raises:
-        DataError: the listing is missing or invalid, or the folder has zip archives only.
+    `listing` is a file in the format of `data_prep/sources.json`, `mirror` the address of a server
+    folder that has files of the same names, `folder` a local one that contains the archives.
     """
-    if listing is None:
-        content = json.loads(resources.files("data_prep").joinpath("sources.json").read_text())
-    else:
-        content = read_json(listing)
-        if content is None:
-            raise DataError(f"{listing}: the list of sources is missing; check the path")
+    content = read_json(listing or Path(__file__).with_name("sources.json"))
+    if content is None:
+        raise DataError(f"{listing}: the list of sources is missing; check the path")
     try:
         found = msgspec.convert(content, ArchiveSources)
         for remote in (found.label_file, *found.archives):
@@ -94,9 +81,7 @@ def nih_sources(
         if any(remote.md5 is None for remote in found.archives):
             raise ValueError("an archive without its md5")
     except ValueError as error:  # also msgspec's
-        raise DataError(
-            f"{listing}: not a list of sources ({error}); use the format of sources.json"
-        ) from None
+        raise DataError(f"{listing}: not a list as sources.json ({error})") from None
     if mirror is not None:
         base = mirror.rstrip("/")
         found.label_file = replace(found.label_file, url=f"{base}/{found.label_file.name}")
@@ -123,12 +108,10 @@ def download(
 ) -> Path:
     """Download a file into a folder and return its path; a file that exists already is kept.
 
-    Bytes are written to `NAME.part`. After an interruption, in this run or the last, the transfer
-    resumes at the byte it had reached, or restarts if the server cannot resume. The file gets its
-    name only when it is complete and the checksum (where known) is right; after a wrong checksum
-    the download restarts once. `tries` limits the attempts in a row that bring no bytes, with
-    `pause` seconds before the second, doubled each time. `on_progress` is called with each number
-    of bytes that arrived (negative if bytes are discarded).
+    Bytes are written to `NAME.part`, and an interrupted transfer continues there. The file gets its
+    name when it is complete and its checksum is right; after a wrong one it is fetched once more.
+    `tries` limits the attempts in a row that bring no bytes, with `pause` seconds before the
+    second, doubled each time. `on_progress` gets numbers of bytes (negative: discarded).
     """
     to, part = folder / remote.name, folder / f"{remote.name}.part"
     if to.exists():
@@ -141,18 +124,14 @@ def download(
         try:
             _transfer(remote, part, on_progress, stop)
         except ValueError as error:  # requests' errors about an address
-            raise DataError(
-                f"{remote.url}: not an http or https address to fetch from ({error})"
-            ) from None
+            raise DataError(f"{remote.url}: not an http or https address ({error})") from None
         except (ConnectionLost, requests.RequestException, urllib3.exceptions.HTTPError) as error:
             problem = " ".join(str(error).split())
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRORS:
-                raise DataError(f"{part}: cannot be written ({error.strerror})") from None
-            raise DataError(
-                f"{folder}: the disk is full; the downloaded part of {remote.name} is kept:"
-                " free some space and run the same command again to continue"
-            ) from None
+            what = f"{part}: cannot be written ({error.strerror})"
+            if error.errno in DISK_FULL_ERRORS:
+                what = f"{folder}: the disk is full; free some space"
+            raise DataError(f"{what}; run the same command again to continue") from None
         else:
             if remote.md5 is None or md5_of(part) == remote.md5:
                 sync_file(part)  # a power cut must not leave the name without the bytes
@@ -163,7 +142,7 @@ def download(
             if wrong == 2:
                 raise DataError(
                     f"{remote.url}: {remote.name} arrived twice with a wrong checksum (expected"
-                    f" MD5 {remote.md5}); it is not the NIH's file or is damaged on the server"
+                    f" MD5 {remote.md5}); it is damaged or another file"
                 )
             continue
         failures = failures + 1 if _size(part) <= had else 1
@@ -198,10 +177,7 @@ def _transfer(
         if answer.status_code in (408, 429) or answer.status_code >= 500:
             raise ConnectionLost(said)
         if answer.status_code >= 400:
-            raise DataError(
-                f"{remote.url}: {said}; {remote.name} may have moved: name a mirror or a folder"
-                " that has it"
-            )
+            raise DataError(f"{remote.url}: {said}; name a mirror or a folder with {remote.name}")
         if resumes := answer.status_code == 206:
             if not re.match(f"bytes {had}-", span):
                 raise ConnectionLost(f"asked for bytes from {had}, got {span or 'others'}")
@@ -239,8 +215,7 @@ def iterate_members(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield bare name and bytes of each file of a .tar or .tar.gz whose bare name is `wanted`.
 
-    Memory holds one file at a time. Links, devices and all other members are skipped. Raises
-    `DataError`, naming the archive, if it is missing or damaged, or if a file is too large.
+    Memory holds one file at a time. Links, devices and all other members are skipped.
     """
     archive = Path(archive)
     try:
@@ -262,14 +237,10 @@ def iterate_members(
             while packed and stream.read(1 << 20):  # to gzip's checksum at the end
                 pass
     except FileNotFoundError:
-        raise DataError(
-            f"{archive}: the archive is missing; check the path or download it"
-        ) from None
+        raise DataError(f"{archive}: missing; check the path or download it") from None
     except DataError:
         raise
     except Exception as error:
         # On damaged headers tarfile raises ValueError, KeyError, RecursionError and more.
         text = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(
-            f"{archive}: damaged or cut short ({text}); remove it and download it again"
-        ) from None
+        raise DataError(f"{archive}: damaged or cut short ({text}); fetch it again") from None

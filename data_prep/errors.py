@@ -12,9 +12,7 @@ MAX_ERROR_LENGTH = 2000
 class DataError(Exception):
     """An error in the data or the folder that the user can fix.
 
-    The message is one line that says what is wrong, where, and how to fix it. The command
-    `data-prep` prints it and exits with code 2. Control characters from file names and file
-    contents are escaped.
+    The message is one line that says what is wrong, where, and how to fix it.
     """
 
     def __init__(self, text: str) -> None:

@@ -30,7 +30,7 @@ from data_prep.errors import DataError
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-#: Temporary files start with a dot and end with this suffix, so no reader reads them as images.
+#: Temporary files start with a dot and end with this suffix.
 TEMPORARY_SUFFIX = ".part-of-data-prep"
 _HOST = zlib.crc32(socket.gethostname().encode())  # another host may use the same process ids
 
@@ -45,8 +45,7 @@ def write_atomic(
 ) -> None:
     """Write a file that exists completely or not at all, even if the process is killed.
 
-    A power cut within half a minute may still leave the name without the bytes. For many files call
-    `sync_filesystem` afterwards; for a single file `durable` waits until it is on the disk.
+    After a power cut too with `durable`; for many files call `sync_filesystem` afterwards.
     """
     folder = os.path.dirname(path)  # noqa: PTH120 (speed)
     # Without the file's name, which may have the maximum length already.
@@ -113,14 +112,11 @@ def _open_regular(path: str | os.PathLike[str]) -> int:
 def sync_filesystem(folder: str | os.PathLike[str]) -> None:
     """Wait until everything written to the file system of a folder is on the disk.
 
-    This is one call for a hundred thousand files, whereas `fsync` would wait for each file. Raises
-    `OSError` if the disk could not write something, which Linux reports since 5.8.
+    This is one call for a hundred thousand files, whereas `fsync` would wait for each file.
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
-        if sys.platform != "linux":
-            os.sync()
-        elif ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
+        if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), os.fspath(folder))
     finally:
@@ -189,9 +185,7 @@ LOCK_SECONDS = 5.0
 def exclusive_lock(folder: Path, timeout: float = LOCK_SECONDS) -> Iterator[None]:
     """Create the folder and lock it, because a second writer would mix two results.
 
-    The lock is on the folder itself, leaves no file behind, and ends with the process. The workers
-    of a run that was just killed may hold the lock a moment longer, so this waits up to `timeout`
-    seconds. A longer wait prints a line on stderr.
+    The workers of a run that was just killed may hold it a moment longer, so this waits.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -205,9 +199,7 @@ def exclusive_lock(folder: Path, timeout: float = LOCK_SECONDS) -> Iterator[None
         while not _locked(handle):
             waited = time.monotonic() - started
             if waited > timeout:
-                raise DataError(
-                    f"{folder}: another data-prep is writing to this folder; wait until it ends"
-                )
+                raise DataError(f"{folder}: another data-prep is writing here; wait until it ends")
             if waited > LOCK_SECONDS and not announced:
                 announced = True
                 print(f"{folder}: waiting for another process that is writing it", file=sys.stderr)
@@ -229,8 +221,7 @@ def _locked(handle: int) -> bool:
 
 def core_count() -> int:
     """Return the number of cores this process may use, by affinity, control group and Slurm job."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return max(1, math.ceil(min(cores, core_limit())))
+    return max(1, math.ceil(min(len(os.sched_getaffinity(0)), core_limit())))
 
 
 def core_limit() -> float:
@@ -263,18 +254,16 @@ def map_in_processes(
 ) -> Iterator[list[Result]]:
     """Yield the results of `work(job)` in batches, as they arrive from worker processes.
 
-    Only a few batches are in progress at a time, so memory use is constant. If the caller stops
-    early (an error, Ctrl-C), the batches in progress are finished and the rest is dropped. Workers
-    end when this process is killed.
+    Only a few batches are in progress at a time. If the caller stops early (an error, Ctrl-C), they
+    are finished and the rest is dropped. Workers end when this process is killed.
     """
     num_workers = core_count() if num_workers is None else num_workers
     if num_workers < 1:
         raise DataError(f"num_workers is {num_workers}: use 1 or more")
     # fork starts in milliseconds and needs no importable main module, which a notebook lacks.
-    method = "fork" if sys.platform == "linux" else "spawn"
     pool = ProcessPoolExecutor(
         num_workers,
-        mp_context=multiprocessing.get_context(method),
+        mp_context=multiprocessing.get_context("fork"),
         initializer=_start_worker,
         initargs=(os.getpid(),),
     )
@@ -293,13 +282,24 @@ def map_in_processes(
             for future in done:
                 yield future.result()
     except BrokenProcessPool:
-        raise DataError(
-            "a worker process was killed, most often by a lack of memory;"
-            " run the same command again, with fewer --num-workers"
-        ) from None
+        why = "a worker process was killed, most often by a lack of memory"
+        raise DataError(f"{why}; run again, with fewer --num-workers") from None
     finally:
         with _interrupt_deferred():
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def with_progress(
+    batches: Iterable[list[Result]], what: str, total: int, progress: bool, done: int = 0
+) -> Iterator[list[Result]]:
+    """Yield the batches, and count their images in a progress bar."""
+    from tqdm import tqdm
+
+    hide = not progress or None  # None: where there is no terminal
+    with tqdm(total=total, initial=done, desc=what, unit=" images", disable=hide) as bar:
+        for batch in batches:
+            yield batch
+            bar.update(len(batch))
 
 
 def _submit(
@@ -314,10 +314,8 @@ def _submit(
         for process in set(multiprocessing.active_children()).difference(others):
             process.kill()
             process.join()
-        raise DataError(
-            f"{num_workers:,} worker processes cannot be started ({error.strerror});"
-            " run the same command again, with fewer --num-workers"
-        ) from None
+        what = f"{num_workers:,} worker processes cannot be started ({error.strerror})"
+        raise DataError(f"{what}; run again, with fewer --num-workers") from None
 
 
 def _do_batch(work: Callable[[Job], Result], batch: list[Job]) -> list[Result]:

@@ -55,12 +55,10 @@ HARMLESS = re.compile(r": [1-9][0-9]? extraneous bytes before marker 0xd9")
 
 
 def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
-    """Read an image file as grey pixels.
+    """Read a PNG, JPEG, BMP, PGM, PPM, GIF, TIFF, WebP or DICOM file as grey pixels.
 
-    Supported formats are PNG, JPEG, BMP, PGM, PPM, GIF, TIFF, WebP, and DICOM if pydicom is
-    installed. Compressed TIFF and WebP need a Pillow with libtiff and libwebp. Colour is converted
-    to grey with the ITU-R 601 weights. 16-bit values are divided by 257, transparency is dropped,
-    and an image with an EXIF orientation is turned upright.
+    Colour is converted with the ITU-R 601 weights. 16-bit values are divided by 257, transparency
+    is dropped, and an image with an EXIF orientation is turned upright.
 
     Args:
         path: the image file.
@@ -69,10 +67,9 @@ def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
         The pixels, uint8 (height, width).
 
     Raises:
-        DataError: the file is missing, damaged, of another format, an animation or larger than 64
-            million pixels, or its 16-bit values are not scaled to 65,535.
+        DataError: the file is missing, damaged, an animation, too large, or of another format.
     """
-    return decode_grey(read_bytes(path), path)
+    return decode(read_bytes(path), path, 1)[..., 0]
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
@@ -86,17 +83,11 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
-    """Decode a file's bytes as `read_grey` does; error messages name `path`."""
-    return decode(data, path, 1)[..., 0]
-
-
 def decode(
     data: bytes, path: str | os.PathLike[str], channels: int, notes: list[str] | None = None
 ) -> np.ndarray:
-    """Decode an image file's bytes to uint8 (height, width, channels), 1 (grey) or 3 (RGB).
+    """Decode a file's bytes, as `read_grey`, to uint8 (height, width, channels).
 
-    A grey image becomes three equal planes. All other conversions are the same as in `read_grey`.
     What the image lost or how it was changed is added to `notes`.
     """
     notes = [] if notes is None else notes
@@ -112,9 +103,8 @@ def decode(
     except Exception as error:
         # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, IndexError and
         # more on damaged input; the meaning here is always the same.
-        raise DataError(
-            f"{path}: cannot be read as an image ({_error_reason(error, data)})"
-        ) from None
+        reason = _error_reason(error, data)
+        raise DataError(f"{path}: cannot be read as an image ({reason})") from None
     if channels == 1 and pixels.ndim == 3 and (pixels != pixels[..., :1]).any():
         notes.append(COLOUR_LOST)
     return to_channels(pixels, channels)
@@ -161,7 +151,8 @@ def _decode_any(data: bytes, notes: list[str]) -> np.ndarray:
             image.load()
             if _orientation(image) != 1:
                 notes.append(TURNED)
-            if image.has_transparency_data and _alpha(image) < 255:
+            alpha = image.convert("RGBA").getchannel("A") if image.has_transparency_data else None
+            if alpha is not None and np.asarray(alpha).min() < 255:
                 notes.append(TRANSPARENCY_LOST)
             pixels = np.array(_to_grey_or_rgb(ImageOps.exif_transpose(image)))
             _refuse_unscaled(pixels, _bit_depth(image, data))
@@ -172,11 +163,6 @@ def _orientation(image: Image.Image) -> int:
     """Return the EXIF orientation, 1 to 8; 1 is upright."""
     found = image.getexif().get(0x0112)
     return found if isinstance(found, int) and 1 <= found <= 8 else 1
-
-
-def _alpha(image: Image.Image) -> float:
-    lowest: tuple[float, float] = image.convert("RGBA").getchannel("A").getextrema()  # type: ignore[assignment]
-    return lowest[0]
 
 
 def _refuse_unsupported(image: Image.Image) -> None:
@@ -190,11 +176,9 @@ def _refuse_unsupported(image: Image.Image) -> None:
 
 
 def _decode_jpeg(data: bytes) -> np.ndarray | None:
-    """Decode an intact, upright, grey or RGB JPEG, else return None.
+    """Decode an intact, upright, grey or RGB JPEG in half of Pillow's time, else return None.
 
-    Resized images are such files. Pillow reads every segment in Python; simplejpeg calls
-    libjpeg-turbo directly and gives the same pixels in half the time. Raises ValueError if
-    libjpeg-turbo finds damage, which Pillow would decode to plain areas.
+    Raises ValueError if libjpeg-turbo finds damage, which Pillow would decode to plain areas.
     """
     if simplejpeg is None:
         return None
@@ -244,8 +228,8 @@ def _refuse_unscaled(pixels: np.ndarray, bits: int) -> None:
     """Raise ValueError for 16-bit files whose 10 to 14-bit detector values were not scaled."""
     if bits > 8 and pixels.max(initial=0) <= 64:  # 14 bits or fewer
         raise ValueError(
-            f"{bits}-bit values, the brightest at level {pixels.max(initial=0)} of 255, as where 12"
-            " bits were stored without scaling; scale them so that white is 65,535, or to 8 bits"
+            f"{bits}-bit values, the brightest at level {pixels.max(initial=0)} of 255: scale them,"
+            " so that white is 65,535"
         )
 
 
@@ -267,7 +251,4 @@ def _error_reason(error: Exception, data: bytes) -> str:
 
 
 def _build_lacks(format: str, library: str) -> str:
-    return (
-        f"{format}, but Pillow was built without {library}; build it with {library}-dev as in"
-        " docs/environments.md, or convert it to PNG"
-    )
+    return f"{format}, but Pillow was built without {library} ({library}-dev); convert it to PNG"

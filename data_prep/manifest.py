@@ -1,8 +1,8 @@
-"""Read and write manifest.csv, which lists the source and the SHA-256 of each image in a folder.
+"""The state of a folder that data-prep writes: its note, its manifest, and packed pixels.
 
-The file has one row per image, in the order of the label file. While images are being written,
-rows are appended at the end, and the last row of an image counts. In a packed folder `bytes` and
-`sha256` describe the image's place in images.npy.
+`prepared.json` marks a folder of resized images, `packed.json` a packed folder, each complete or
+not. `manifest.csv` lists each image, in the order of the label file. While images are being
+written, rows are appended at the end, and the last row of an image counts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,18 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Required, TypedDict
+
+import msgspec
+import numpy as np
 
 from data_prep.errors import DataError
-from data_prep.files import read_limited, write_atomic
+from data_prep.files import read_json, read_limited, write_atomic
 
 MANIFEST = "manifest.csv"
+PREPARED_FILE = "prepared.json"
+PACKED_FILE = "packed.json"
+IMAGES_FILE = "images.npy"
 
 #: About four million images; the whole NIH set takes 30 MB.
 MAX_BYTES = 1 << 30
@@ -32,7 +38,6 @@ class Row(NamedTuple):
     """One image of the manifest; `problem` gives the reason if there is no image."""
 
     image: str
-    """The name in the label file, or the path within a folder without label file."""
     file: str = ""
     """The written file, relative to the folder; empty if there is no image."""
     bytes: int = 0
@@ -59,36 +64,27 @@ def file_state(path: str | os.PathLike[str]) -> str:
 def read_manifest(folder: Path, *, partial: bool = False) -> dict[str, Row]:
     """Return the rows of a folder by image; empty without a manifest.
 
-    `partial` is for an incomplete folder: rows are read up to the first damaged row, because a
-    power cut or a kill may damage the last rows. Without `partial`, damage raises `DataError`.
+    In an incomplete folder (`partial`), rows are read up to the first that a kill has damaged.
     """
     file = folder / MANIFEST
-    try:
-        text = _text(file)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read ({error.strerror}); {REPAIR_HINT}") from None
     rows: dict[str, Row] = {}
     try:
-        for row in _rows(text):
+        for row in _rows(read_limited(file, MAX_BYTES).decode("utf-8", "surrogateescape")):
             rows[row.image] = row
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror}); {REPAIR_HINT}") from None
     except (ValueError, csv.Error) as error:
         if not partial:
-            raise DataError(
-                f"{file}, row {len(rows) + 2}: damaged ({error}); {REPAIR_HINT}"
-            ) from None
+            where = f"{file}, row {len(rows) + 2}"
+            raise DataError(f"{where}: damaged ({error}); {REPAIR_HINT}") from None
     return rows
 
 
 def write_manifest(folder: Path, rows: Iterable[Row]) -> None:
     """Write a folder's manifest atomically and wait until it is on the disk."""
-    write_atomic(folder / MANIFEST, encode_manifest(rows), durable=True)
-
-
-def encode_manifest(rows: Iterable[Row]) -> bytes:
-    """Return the bytes of a manifest with these rows."""
-    return _encoded([Row._fields, *rows])
+    write_atomic(folder / MANIFEST, encoded([Row._fields, *rows]), durable=True)
 
 
 @contextlib.contextmanager
@@ -100,7 +96,7 @@ def appending(folder: Path, rows: dict[str, Row]) -> Iterator[Callable[[Iterable
         def add(more: Iterable[Row]) -> None:
             more = list(more)
             rows.update((row.image, row) for row in more)
-            view = memoryview(_encoded(more))
+            view = memoryview(encoded(more))
             while view:
                 view = view[file.write(view) or 0 :]
 
@@ -133,7 +129,8 @@ def _rows(text: str) -> Iterator[Row]:
         raise ValueError("cut short")
 
 
-def _encoded(rows: Iterable[Iterable[object]]) -> bytes:
+def encoded(rows: Iterable[Iterable[object]]) -> bytes:
+    """Return the bytes of these rows of a manifest."""
     text = io.StringIO()
     plain = csv.writer(text, lineterminator="\n")
     quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -143,5 +140,82 @@ def _encoded(rows: Iterable[Iterable[object]]) -> bytes:
     return text.getvalue().encode("utf-8", "surrogateescape")
 
 
-def _text(file: Path) -> str:
-    return read_limited(file, MAX_BYTES).decode("utf-8", "surrogateescape")
+#: A function from the written images to label files by name; None means: remove the file.
+LabelFiles = Callable[[set[str]], dict[str, bytes | None]]
+
+
+class Prepared(TypedDict, total=False):
+    """The contents of prepared.json that are read; `images` only where it is complete."""
+
+    complete: Required[bool]
+    images: int
+    archives: dict[str, int]
+
+
+class Packed(TypedDict):
+    """The contents of packed.json that are read."""
+
+    complete: bool
+    tool: str
+    images: int
+    size: int
+    names: list[str]
+
+
+def _read_note(file: Path, kind: Any, hint: str) -> dict[str, Any] | None:
+    note = read_json(file, hint)
+    try:
+        if note is not None:
+            msgspec.convert(note, kind)
+    except msgspec.ValidationError as error:
+        raise DataError(f"{file}: damaged ({error}); {hint}") from None
+    return note
+
+
+def read_prepared(folder: Path) -> dict[str, Any] | None:
+    """Return the contents of prepared.json, or None without one; `DataError` if it is damaged."""
+    return _read_note(folder / PREPARED_FILE, Prepared, REPAIR_HINT)
+
+
+def is_complete(folder: str | os.PathLike[str]) -> bool:
+    """Return whether `resize_folder` or `prepare_nih` has completed a folder.
+
+    Args:
+        folder: the folder; it need not exist.
+
+    Raises:
+        DataError: the folder's `prepared.json` is damaged.
+    """
+    note = read_prepared(Path(folder))
+    return note is not None and note["complete"]
+
+
+def is_packed(folder: str | os.PathLike[str]) -> bool:
+    """Return whether a folder is packed.
+
+    Args:
+        folder: the folder; it need not exist.
+    """
+    return (Path(folder) / PACKED_FILE).is_file()
+
+
+def open_array(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the images of a packed folder and the contents of packed.json."""
+    again = f"pack it again with 'data-prep pack SOURCE {folder}'"
+    note = _read_note(folder / PACKED_FILE, Packed, again)
+    if note is None:
+        raise DataError(f"{folder}: no {PACKED_FILE}; {again}")
+    if not note["complete"]:
+        raise DataError(f"{folder}: packing was interrupted; {again}")
+    if len(note["names"]) != note["images"]:
+        raise DataError(f"{folder}: label file and packed images do not match; {again}")
+    shape = (note["images"], note["size"], note["size"], *[3] * (note.get("channels", 1) == 3))
+    try:
+        images = np.load(folder / IMAGES_FILE, mmap_mode="r", allow_pickle=False)
+        if images.shape != shape or images.dtype != np.uint8 or not images.flags.c_contiguous:
+            raise ValueError(f"not the images that {PACKED_FILE} describes")
+    except Exception as error:
+        # NumPy parses the header of the file as Python: damage may raise almost any exception.
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{folder / IMAGES_FILE}: cannot be read ({reason}); {again}") from None
+    return images, note

@@ -1,16 +1,13 @@
 """Download the NIH's archives and resize their images to a folder of small images, in one run.
 
-A few archives are downloaded ahead of the archive being read. Images go from the archive through
-memory to small files, so the 1024 px files are on the disk only on request. An archive is removed
-as soon as its images are written. While the folder is incomplete, `prepared.json` lists the
-finished archives with their numbers of images.
+A few archives are downloaded ahead of the archive being read, which is removed as soon as its
+images are written. `prepared.json` lists the finished archives with their numbers of images.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
 import threading
 import time
 from collections import Counter, deque
@@ -24,7 +21,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from data_prep import manifest
+from data_prep import files, manifest
+from data_prep import prepared_folder as prepared
 from data_prep.download import (
     ArchiveSources,
     RemoteFile,
@@ -34,30 +32,9 @@ from data_prep.download import (
     nih_sources,
 )
 from data_prep.errors import DataError
-from data_prep.files import (
-    exclusive_lock,
-    is_nested,
-    is_same_path,
-    map_in_processes,
-    remove_temporary_files,
-    sync_filesystem,
-    write_atomic,
-)
 from data_prep.manifest import Row
-from data_prep.prepared_folder import (
-    FORMATS,
-    check_settings,
-    decoders,
-    disk_error_text,
-    finish_target,
-    mark_incomplete,
-    open_target,
-    rejected_images,
-    target_file,
-    text_without_path,
-    write_resized,
-)
-from data_prep.readers.nih_labels import LABEL_FILES, label_files, parse_label_file
+from data_prep.prepared_folder import Note
+from data_prep.readers.nih import LABEL_FILES, label_files, parse_label_file
 
 TOOL = "data_prep nih 1"
 
@@ -66,6 +43,9 @@ STAGING_FOLDER = ".fetching"
 
 #: Downloaded archives that may be on the disk besides the archive being read.
 PREFETCHED_ARCHIVES = 2
+
+#: An image's row, its bytes, and the path of its original.
+Job = tuple[Row, bytes, str | None]
 
 #: Images resized, and images checked, in one batch.
 BATCH, CHECK_BATCH = 4, 256
@@ -89,120 +69,92 @@ def prepare_nih(
 ) -> dict[str, Any]:
     """Download the NIH's chest X-rays and resize them to small grey squares.
 
-    If interrupted, the same call continues at the byte or image it had reached. Each archive is
-    removed when all of its images are on the disk. If images are missing from a complete folder,
-    the call downloads only the archives that contain them.
-
-    Args:
-        target: a new or empty folder, or the target of an earlier call.
-        sources: addresses and checksums from `nih_sources` (default: the NIH's).
-        labels: a label file on this machine (default: download it).
-        size: side length in pixels.
-        format: `png` or `jpeg`.
-        quality: of JPEG files, 1 to 95.
-        keep_originals: a folder outside the target for the 1024 px images (default: keep none).
-        num_workers: number of processes (default: one per CPU core).
-        connections: number of archives to download at the same time.
-        progress: show progress bars and the disk space needed.
-
-    Returns:
-        The contents of `prepared.json`, with `absent` (images that were in no archive), `written`
-        and `skipped` (numbers of images), `rejected` (names and reasons) and `seconds`.
-
-    Raises:
-        DataError: an address is unreachable, a checksum is wrong, the disk is too small, an archive
-            is damaged, or the target has other settings.
+    If interrupted, the same call continues at the byte or image it had reached. If images are
+    missing from a complete folder, it downloads only the archives that contain them. The large
+    images are kept in `keep_originals`. Returns the contents of `prepared.json`, with `absent`
+    (images that were in no archive), `written`, `skipped`, `rejected` and `seconds`.
     """
     target, started = Path(target), time.monotonic()
     kept = None if keep_originals is None else Path(keep_originals)
-    if kept is not None and (is_same_path(kept, target) or is_nested(kept, target)):
-        raise DataError(
-            f"{kept}: the originals would be inside the folder of small images {target};"
-            " name a folder outside for --keep-originals"
-        )
+    if kept is not None and (files.is_same_path(kept, target) or files.is_nested(kept, target)):
+        fix = "name a folder outside for --keep-originals"
+        raise DataError(f"{kept}: the originals would be inside {target} or around it; {fix}")
     sources = sources or nih_sources()
     settings = {
         "tool": TOOL,
         "source": [remote.name for remote in sources.archives],
-        **check_settings(size, format, quality),
+        **prepared.check_settings(size=size, format=format, quality=quality),
     }
-    with exclusive_lock(target):
-        before = open_target(target, settings)
-        if before.complete and not before.rows:
-            raise DataError(
-                f"{target}: complete, but without manifest.csv, the list of its images: use the"
-                " folder as it is, or remove it and run again, which downloads all archives"
-            )
+    with files.exclusive_lock(target):
+        before, old_note = prepared.open_target(target, settings)
+        if old_note["complete"] and not before:
+            fix = "use the folder as it is, or remove it and run again"
+            raise DataError(f"{target}: complete, but without manifest.csv; {fix}")
         staging = target / STAGING_FOLDER
-        rows = _reusable_rows(target, before.rows, not before.complete, num_workers)  # by image
+        check = partial(_reusable, target=target, thorough=not old_note["complete"])
+        good = files.map_in_processes(check, before.values(), CHECK_BATCH, num_workers)
+        rows = {row.image: row for some in good for row in some if row is not None}
         if kept is not None:  # an image without its original is read again
             rows = {image: row for image, row in rows.items() if (kept / "images" / image).exists()}
-        if before.complete and len(rows) == len(before.rows):
+        if old_note["complete"] and len(rows) == len(before):
             shutil.rmtree(staging, ignore_errors=True)  # killed just before the end
-            return _result(before.note, rows, 0, started)
+            return _result(old_note, rows, 0, started)
         for place in (staging, target / "images"):
             place.mkdir(exist_ok=True)
-            remove_temporary_files(place)
-        label_file = _label_file(sources, labels, staging)
-        known = _labelled_images(label_file, sources, fetched=label_file.parent == staging)
+            files.remove_temporary_files(place)
+        label_file, known = _read_labels(sources, labels, staging)
         state = {**settings, "labels": manifest.sha256_of(label_file.read_bytes())}
-        have = Counter(row.source for row in rows.values())
-        if before.complete:
-            gave = Counter(row.source for row in before.rows.values())
-            done = {one.name: have[one.name] for one in sources.archives}
-        else:
-            gave = Counter(before.note.get("archives", {}))
-            done = {
-                name: have[name] for name in gave if before.note.get("labels") == state["labels"]
-            }
-        done = {name: images for name, images in done.items() if gave[name] == images}
-        mark_incomplete(target, {**state, "archives": done})
+        done: dict[str, int] = {}
+        if old_note.get("labels") == state["labels"]:
+            have = Counter(row.source for row in rows.values())
+            gave = old_note.get("archives", {})
+            done = {name: images for name, images in gave.items() if have[name] == images}
+        prepared.write_note(target, {**state, "archives": done})
         todo = [remote for remote in sources.archives if remote.name not in done]
-        _check_space(target, sources, todo, staging, len(known), settings, progress)
+        if todo:
+            _check_space(target, sources, todo, len(known), settings)
         written = 0
-        bytes_bar = tqdm(
-            total=sum(remote.bytes or 0 for remote in todo),
-            desc="fetch",
-            unit="B",
-            unit_scale=True,
-            disable=not (progress and todo and sources.folder is None) or None,
-        )
-        images_bar = tqdm(
-            total=len(known), desc="resize", unit=" images", disable=not progress or None
-        )
+        hide = not progress or None  # None: where there is no terminal
+        total = 0 if sources.folder else sum(remote.bytes or 0 for remote in todo)
+        bytes_bar = tqdm(total=total, desc="fetch", unit="B", unit_scale=True, disable=hide)
+        images_bar = tqdm(total=len(known), desc="resize", unit=" images", disable=hide)
         arriving = closing(_arriving(sources, todo, staging, connections, bytes_bar))
         try:
             with bytes_bar, images_bar, arriving as coming, manifest.appending(target, rows) as add:
                 for remote, archive in coming:
                     jobs = _jobs(remote.name, archive, {*known}, rows, kept, settings, images_bar)
                     work = partial(_resize_image, target=os.fspath(target), settings=settings)
-                    for made in map_in_processes(work, jobs, BATCH, num_workers):
+                    for made in files.map_in_processes(work, jobs, BATCH, num_workers):
                         add(made)
                         written += sum(not row.problem for row in made)
                         images_bar.update(len(made))
                     for folder in filter(None, (target, kept)):
-                        sync_filesystem(folder)
+                        files.sync_filesystem(folder)
                     done[remote.name] = sum(row.source == remote.name for row in rows.values())
-                    mark_incomplete(target, {**state, "archives": done})
+                    prepared.write_note(target, {**state, "archives": done})
                     if sources.folder is None:
                         archive.unlink()
         except OSError as error:
-            raise DataError(disk_error_text(target, error, images_bar.n, len(known))) from None
-        if not any(not row.problem for row in rows.values()):
+            done_text = prepared.disk_error_text(target, error, images_bar.n, len(known))
+            raise DataError(done_text) from None
+        if all(row.problem for row in rows.values()):
             raise DataError(f"{target}: no image named in {label_file.name} was in the archives")
         rows = {name: rows[name] for name in known if name in rows}
-        note = {**settings, "decoders": decoders(), "absent": len(known) - len(rows)}
-        note = finish_target(target, note, [*rows.values()], partial(label_files, label_file))
+        note = {
+            **state,
+            "archives": {one.name: done[one.name] for one in sources.archives},
+            "decoders": prepared.decoders(),
+            "absent": len(known) - len(rows),
+        }
+        result = [*rows.values()]
+        note = prepared.finish_target(target, note, result, partial(label_files, label_file))
         shutil.rmtree(staging)
     return _result(note, rows, written, started)
 
 
-def _result(
-    note: dict[str, Any], rows: dict[str, Row], written: int, started: float
-) -> dict[str, Any]:
-    rejected = rejected_images(rows.values())
+def _result(note: Note, rows: dict[str, Row], written: int, started: float) -> Note:
+    rejected = prepared.rejected_images(rows.values())
     return {
-        "absent": 0,
         **note,
         "written": written,
         "skipped": len(rows) - len(rejected) - written,
@@ -211,80 +163,50 @@ def _result(
     }
 
 
-def _reusable_rows(
-    target: Path, rows: Mapping[str, Row], thorough: bool, num_workers: int | None
-) -> dict[str, Row]:
-    """Return the rows, by image, of reusable and of unreadable images."""
-    work = partial(_reusable, target=target, thorough=thorough)
-    found = map_in_processes(work, rows.values(), CHECK_BATCH, num_workers)
-    return {row.image: row for some in found for row in some if row is not None}
-
-
 def _reusable(row: Row, *, target: Path, thorough: bool) -> Row | None:
+    """Return the row if its image is as it was written, or was unreadable."""
     good = bool(row.problem) or manifest.file_matches(target, row, thorough=thorough)
     return row if good else None
 
 
-def _label_file(
+def _read_labels(
     sources: ArchiveSources, labels: str | os.PathLike[str] | None, staging: Path
-) -> Path:
+) -> tuple[Path, list[str]]:
+    """Return the label file and its images; a downloaded login page, say, is removed."""
+    if labels is not None and Path(labels).name not in LABEL_FILES:
+        raise DataError(f"{labels}: rename the label file to {' or '.join(LABEL_FILES)}")
+    if labels is None and sources.folder is not None:
+        names = (sources.label_file.name, *LABEL_FILES)
+        there = (sources.folder / name for name in names if (sources.folder / name).is_file())
+        if (labels := next(there, None)) is None:
+            raise DataError(f"{sources.folder}: no label file; name one with --labels")
     if labels is not None:
-        if Path(labels).name not in LABEL_FILES:
-            raise DataError(f"{labels}: rename the label file to {' or '.join(LABEL_FILES)}")
-        return Path(labels)
-    if sources.folder is not None:
-        for name in (sources.label_file.name, *LABEL_FILES):
-            if (sources.folder / name).is_file():
-                return sources.folder / name
-        raise DataError(f"{sources.folder}: no label file; put it there or name it with --labels")
-    return download(sources.label_file, staging)
-
-
-def _labelled_images(label_file: Path, sources: ArchiveSources, fetched: bool) -> list[str]:
-    """Return the images of a label file; remove a downloaded file that is not a label file.
-
-    The NIH publishes no checksum for the label file, and a network's login page may arrive instead.
-    """
+        return Path(labels), parse_label_file(labels).images
+    file = download(sources.label_file, staging)
     try:
-        return parse_label_file(label_file)["image"].tolist()
+        return file, parse_label_file(file).images
     except DataError as error:
-        if not fetched:
-            raise
-        label_file.unlink()
-        reason = text_without_path(error, str(label_file))
+        file.unlink()
+        reason = prepared.text_without_path(error, str(file))
+        what = f"the server sent no label file ({reason}), and the file is removed"
         raise DataError(
-            f"{sources.label_file.url}: the server sent no label file ({reason}), and the file is"
-            " removed: run the same command again, or name a label file with --labels"
+            f"{sources.label_file.url}: {what}: run again, or name a label file with --labels"
         ) from None
 
 
 def _check_space(
-    target: Path,
-    sources: ArchiveSources,
-    todo: Sequence[RemoteFile],
-    staging: Path,
-    images: int,
-    settings: dict[str, Any],
-    progress: bool,
+    target: Path, sources: ArchiveSources, todo: Sequence[RemoteFile], images: int, settings: Note
 ) -> None:
     """Raise `DataError` before the first byte if the disk has too little free space."""
-    if not todo:
-        return
     share = len(todo) / len(sources.archives)
     small = int(images * share * settings["size"] ** 2 * BYTES_PER_PIXEL[settings["format"]])
     large = sorted((remote.bytes or 0 for remote in todo), reverse=True)[: PREFETCHED_ARCHIVES + 1]
-    there = sum(file.stat().st_size for file in staging.iterdir())
+    there = sum(file.stat().st_size for file in (target / STAGING_FOLDER).iterdir())
     need = small + (max(0, sum(large) - there) if sources.folder is None else 0)
     free = shutil.disk_usage(target).free
     if need > free:
-        raise DataError(
-            f"{target}: about {need / 1e9:.1f} GB are needed ({small / 1e9:.1f} GB of small images,"
-            f" the rest for archives, removed as they are used), {free / 1e9:.1f} GB are free:"
-            " free some space or name a folder on another disk"
-        )
-    if progress:
-        words = f"needs about {need / 1e9:.1f} GB of disk, {free / 1e9:.1f} GB are free"
-        print(f"{target}: {words}", file=sys.stderr)
+        needs = f"about {need / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free"
+        raise DataError(f"{target}: {needs}; free some space or name a folder elsewhere")
 
 
 def _arriving(
@@ -299,9 +221,7 @@ def _arriving(
         for remote in todo:
             archive = sources.folder / remote.name
             if archive.exists() and md5_of(archive) != remote.md5:
-                raise DataError(
-                    f"{archive}: wrong checksum (expected MD5 {remote.md5}); fetch it again"
-                )
+                raise DataError(f"{archive}: wrong checksum (not {remote.md5}); fetch it again")
             yield remote, archive
         return
     stop = threading.Event()
@@ -310,9 +230,8 @@ def _arriving(
         fetch: Callable[[RemoteFile], Path] = partial(
             download, folder=staging, on_progress=bar.update, stop=stop
         )
-        coming = deque(
-            (one, pool.submit(fetch, one)) for one in islice(waiting, PREFETCHED_ARCHIVES)
-        )
+        ahead = islice(waiting, PREFETCHED_ARCHIVES)
+        coming = deque((one, pool.submit(fetch, one)) for one in ahead)
         try:
             while coming:
                 coming.extend((one, pool.submit(fetch, one)) for one in islice(waiting, 1))
@@ -331,9 +250,9 @@ def _jobs(
     kept: Path | None,
     settings: Mapping[str, Any],
     bar: tqdm[Any],
-) -> Iterator[tuple[Row, bytes, str | None]]:
-    """Yield row, bytes and path of the original of each image in an archive to write."""
-    ending = FORMATS[settings["format"]]
+) -> Iterator[Job]:
+    """Yield each image in an archive to write."""
+    ending = prepared.FORMATS[settings["format"]]
     known -= {image for image, row in rows.items() if row.source != name}
     if kept is not None:
         (kept / "images").mkdir(parents=True, exist_ok=True)
@@ -343,13 +262,11 @@ def _jobs(
         if same and original is None:
             bar.update(1)
         else:
-            yield Row(image, target_file(image, ending), source=name), data, original
+            yield Row(image, prepared.target_file(image, ending), source=name), data, original
 
 
-def _resize_image(
-    job: tuple[Row, bytes, str | None], *, target: str, settings: dict[str, Any]
-) -> Row:
+def _resize_image(job: Job, *, target: str, settings: Note) -> Row:
     row, data, original = job
     if original is not None:
-        write_atomic(original, data)
-    return write_resized(data, row, target, settings)[0]
+        files.write_atomic(original, data)
+    return prepared.write_resized(data, row, target, settings)[0]

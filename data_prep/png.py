@@ -1,9 +1,7 @@
 """Decode, resize and encode PNG files, mostly grey, faster than a general library.
 
-An 8-bit grey PNG is a zlib stream of rows, each stored unchanged or as differences to the left
-or upper neighbours (the row's "filter", see the PNG specification, section 9). Inflating
-takes most of the time; ISA-L (package `isal`) needs half the time of zlib or less. Compiled code
-(`_grey.c`) undoes the filters; without it, Pillow decodes all files, to the same pixels.
+Inflating takes most of the time; ISA-L (package `isal`) needs half the time of zlib or less.
+`_grey.c` undoes the rows' filters; without it, Pillow decodes all files, to the same pixels.
 """
 
 from __future__ import annotations
@@ -36,30 +34,26 @@ shrink = getattr(_grey, "shrink", None)
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
-class NotGreyPngError(Exception):
-    """The file is not an intact 8-bit grey PNG; Pillow decodes it instead."""
-
-
 def decode_grey_png(data: bytes, max_pixels: int) -> np.ndarray | None:
     """Decode an intact 8-bit grey PNG to uint8 (height, width), else return None."""
     try:
         return _decode(data, max_pixels)
-    except (NotGreyPngError, struct.error, zlib.error, zlib_backend.error, ValueError):
+    except (struct.error, zlib.error, zlib_backend.error, ValueError):
         return None
 
 
 def _decode(data: bytes, max_pixels: int) -> np.ndarray:
     if unfilter is None or data[:8] != SIGNATURE or data[12:16] != b"IHDR":
-        raise NotGreyPngError
+        raise ValueError
     width, height, depth, colour, *others = struct.unpack_from(">IIBBBBB", data, 16)
     if (depth, colour, *others) != (8, 0, 0, 0, 0) or not 0 < width * height <= max_pixels:
-        raise NotGreyPngError
+        raise ValueError
     size = height * (width + 1)
     # One byte more than the maximum: an endless stream is not followed.
     inflater = zlib_backend.decompressobj()
     raw = inflater.decompress(_image_data(data), size + 1)
     if len(raw) != size or not inflater.eof:
-        raise NotGreyPngError
+        raise ValueError
     pixels = np.empty((height, width), dtype=np.uint8)
     unfilter(raw, pixels, width, height)
     return pixels
@@ -72,22 +66,21 @@ def _image_data(data: bytes) -> bytes:
         end = at + 8 + length
         (check,) = struct.unpack_from(">I", data, end)
         if zlib_backend.crc32(memoryview(data)[at + 4 : end]) != check:
-            raise NotGreyPngError
+            raise ValueError
         if kind == b"IDAT":
             parts.append(data[at + 8 : end])
         elif kind == b"IEND":
             return b"".join(parts)
         elif kind in (b"tRNS", b"acTL", b"eXIf"):
-            raise NotGreyPngError
+            raise ValueError
         at = end + 4
 
 
 def resize_square(image: np.ndarray, size: int) -> np.ndarray:
     """Resize a uint8 array, (height, width) or (height, width, 3), to (size, size), antialiased."""
     if image.ndim == 3:
-        return np.stack(
-            [resize_square(image[..., at], size) for at in range(image.shape[2])], axis=2
-        )
+        planes = [resize_square(image[..., at], size) for at in range(image.shape[2])]
+        return np.stack(planes, axis=2)
     height, width = image.shape
     if (height, width) == (size, size):
         return image
@@ -102,9 +95,7 @@ def resize_square(image: np.ndarray, size: int) -> np.ndarray:
 def encode_png(image: np.ndarray, *, is_noisy: bool = False) -> bytes:
     """Encode a uint8 array, (height, width) or (height, width, 3), as PNG, always the same bytes.
 
-    zlib only searches for runs; in a noisy image, which has none, it searches for nothing. ISA-L
-    would take less than half the time, but in one process of a hundred its bytes differ for the
-    same pixels.
+    zlib searches for runs, but in a noisy image for nothing. ISA-L's bytes may differ.
     """
     strategy = zlib.Z_HUFFMAN_ONLY if is_noisy else zlib.Z_RLE
     packer = zlib.compressobj(1, zlib.DEFLATED, 15, 9, strategy)

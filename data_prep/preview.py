@@ -1,8 +1,4 @@
-"""Write a page that shows a data set before training: images, labels, counts and sizes.
-
-The page is one HTML file without scripts. All images are counted; a sample by a seed is decoded, so
-that a data set of any size takes seconds and its page has less than a megabyte.
-"""
+"""Write one HTML page that shows a data set before training: a sample of its images, and counts."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import base64
 import io
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,21 +14,21 @@ from typing import Any, NamedTuple
 import jinja2
 import numpy as np
 from PIL import Image
-from tqdm import tqdm
 
 from data_prep.catalog import (
-    UNCERTAIN,
     Catalog,
     count_labels,
+    label_text,
     part_notes,
     passed_over_text,
     split_catalog,
 )
 from data_prep.errors import DataError, printable
-from data_prep.files import map_in_processes, write_atomic
+from data_prep.files import map_in_processes, with_progress, write_atomic
+from data_prep.image_decoding import decode, to_channels
 from data_prep.prepared_folder import text_without_path
-from data_prep.readers import catalog_reader as sources
 from data_prep.readers import load_catalog
+from data_prep.readers.catalog_reader import read_source
 from data_prep.split import PARTS
 
 BATCH = 8
@@ -50,7 +46,7 @@ figcaption { font-size: 11px; line-height: 1.3; overflow-wrap: anywhere }
 .bad { color: #b00020 }
 </style></head><body><h1>{{ title|short }}</h1>
 <p>{{ summary|short }}</p>
-{% if problem %}<p class="bad">{{ problem|short }}</p>{% endif %}
+<p class="bad">{{ problem|short }}</p>
 {% for name, header, rows in tables %}<h2>{{ name }}</h2><table><tr>
 {%- for cell in header %}<th>{{ cell }}</th>{% endfor %}</tr>
 {% for row in rows %}<tr>{% for cell in row %}<td>{{ cell|short }}</td>{% endfor %}</tr>
@@ -71,63 +67,44 @@ figcaption { font-size: 11px; line-height: 1.3; overflow-wrap: anywhere }
 
 
 class Look(NamedTuple):
-    """What the page shows of one decoded image."""
+    """What the page shows of one decoded image; `thumbnail` is a JPEG file in Base64."""
 
     at: int
     problem: str = ""
-    size: tuple[int, int] = (0, 0)
+    size: str = ""
     thumbnail: str = ""
-    """A JPEG file in Base64."""
 
 
 def preview_folder(
     folder: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
-    reader: str = "nih",
+    reader: str | None = None,
     seed: int = 0,
     num_images: int = 999,
     num_workers: int | None = None,
     progress: bool = True,
     options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write an HTML page with a sample of a data set's images and counts of all.
-
-    Args:
-        folder: the data folder, published or prepared.
-        output: the page to write (default: `FOLDER-preview.html` beside the folder).
-        reader: the format of the folder, as in `open_reader`.
-        seed: of the split and the sample.
-        num_images: decode up to as many images, a third of them from each part.
-        num_workers: number of processes (default: one per CPU core).
-        progress: show a progress bar.
-        options: options of the reader, as in `open_reader`.
-
-    Returns:
-        The path of the page as `output`, and the numbers of `images`, `sampled` and `unreadable`.
-
-    Raises:
-        DataError: the folder cannot be read in this format, or the output is not an HTML file.
-    """
+    """Write the page; return `output`, and numbers of `images`, `sampled` and `unreadable`."""
     folder = Path(folder)
     output = Path(output or f"{os.path.realpath(folder)}-preview.html")
     if output.suffix.lower() not in (".html", ".htm"):
         raise DataError(f"{output}: the page is an HTML file; name a file that ends in .html")
-    if num_images < len(PARTS):
-        raise DataError(f"num_images is {num_images}; use {len(PARTS)} or more")
     found, array = load_catalog(reader, folder, **(options or {}))
     parts, problem = _parts(found, seed)
     rng = np.random.Generator(np.random.PCG64(seed))
     each = num_images // len(PARTS)
     sample = {part: rng.permutation(images)[:each].tolist() for part, images in parts.items()}
-    chosen = [at for images in sample.values() for at in images]
-    looks = _look(found, array, chosen, num_workers, progress)
-    good = {at: look for at, look in looks.items() if not look.problem}
-    every = {"all": np.arange(len(found)), **parts}
-    by_class = np.array([count_labels(found, at) for at in every.values()]).T.tolist()
-    counts = {"images": [len(at) for at in every.values()]}
-    counts |= dict(zip(found.classes, by_class, strict=True))
-    sizes = Counter(f"{look.size[0]} x {look.size[1]}" for look in good.values()).most_common()
+    jobs = [
+        (at, found.sources[at], None if array is None else np.asarray(array[at]))
+        for images in sample.values()
+        for at in images
+    ]
+    work = map_in_processes(partial(_look_at, folder=found.folder), jobs, BATCH, num_workers)
+    looks = [look for some in with_progress(work, "preview", len(jobs), progress) for look in some]
+    good = {look.at: look for look in looks if not look.problem}
+    sizes = Counter(look.size for look in good.values())
     labels = {part: found.labels[at] for part, at in parts.items()}
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["short"] = _short
@@ -137,25 +114,21 @@ def preview_folder(
         f" sampled for images and sizes. {passed_over_text(found.passed_over)}",
         problem=problem,
         tables=[
-            (
-                "Images by part",
-                ["", *every],
-                [[name, *(f"{count:,}" for count in row)] for name, row in counts.items()],
-            ),
-            ("Sizes in pixels", ["width x height", "images"], sizes[:LINES]),
+            ("Images by part", ["", "all", *parts], _counts(found, parts)),
+            ("Sizes in pixels", ["width x height", "images"], sorted(sizes.items())[:LINES]),
         ],
         grids={
             part: [
-                (found.images[at], _label(found, at), good[at].thumbnail)
+                (found.images[at], label_text(found, at), good[at].thumbnail)
                 for at in [at for at in images if at in good][:GRID]
             ]
             for part, images in sample.items()
         },
         lists={
             "What cannot be learned or measured": part_notes(found.classes, labels),
-            "Unreadable images in the sample": [
-                f"{found.images[at]}: {looks[at].problem}" for at in looks.keys() - good.keys()
-            ],
+            "Unreadable images in the sample": sorted(
+                f"{found.images[look.at]}: {look.problem}" for look in looks if look.problem
+            ),
         },
         most=LINES,
     )
@@ -180,45 +153,25 @@ def _parts(found: Catalog, seed: int) -> tuple[dict[str, np.ndarray], str]:
         return parts, f"Training cannot use these parts: {error}"
 
 
-def _look(
-    found: Catalog,
-    array: np.ndarray | None,
-    chosen: Sequence[int],
-    num_workers: int | None,
-    progress: bool,
-) -> dict[int, Look]:
-    jobs = [
-        (at, found.sources[at], None if array is None else np.asarray(array[at])) for at in chosen
-    ]
-    work = partial(_look_at, folder=os.fspath(found.folder), kind=found.kind)
-    looks: dict[int, Look] = {}
-    with tqdm(total=len(jobs), desc="preview", unit=" images", disable=not progress or None) as bar:
-        for some in map_in_processes(work, jobs, BATCH, num_workers):
-            looks |= {look.at: look for look in some}
-            bar.update(len(some))
-    return {at: looks[at] for at in chosen}
+def _counts(found: Catalog, parts: Mapping[str, np.ndarray]) -> list[list[str]]:
+    """Return the rows of images, and of each class or finding, in all parts and in each."""
+    every = [np.arange(len(found)), *parts.values()]
+    numbers = zip(*([len(at), *count_labels(found, at)] for at in every), strict=True)
+    names = "images", *found.classes
+    return [[name, *map("{:,}".format, row)] for name, row in zip(names, numbers, strict=True)]
 
 
-def _look_at(job: tuple[int, str, np.ndarray | None], *, folder: str, kind: str) -> Look:
+def _look_at(job: tuple[int, str, np.ndarray | None], *, folder: Path) -> Look:
     at, source, pixels = job
     path = os.path.join(folder, source)  # noqa: PTH118 (as in the error texts)
     try:
         if pixels is None:
-            data = sources.read_source(folder, kind, source)
-            pixels = sources.decode_source(data, kind, path, 3)
+            pixels = decode(read_source(folder, source), path, 3)
     except DataError as error:
         return Look(at, text_without_path(error, path))
     height, width = pixels.shape[:2]
-    small = Image.fromarray(sources.to_channels(pixels, 3))
+    small = Image.fromarray(to_channels(pixels, 3))
     small.thumbnail((THUMBNAIL, THUMBNAIL))
     jpeg = io.BytesIO()
     small.save(jpeg, "JPEG", quality=80)
-    return Look(at, "", (width, height), base64.b64encode(jpeg.getvalue()).decode())
-
-
-def _label(found: Catalog, at: int) -> str:
-    if found.task == "classes":
-        return found.classes[found.labels[at]]
-    marks = {1: "", UNCERTAIN: "?"}
-    row = zip(found.classes, found.labels[at].tolist(), strict=True)
-    return ", ".join(f"{name}{marks[code]}" for name, code in row if code in marks) or "no finding"
+    return Look(at, "", f"{width} x {height}", base64.b64encode(jpeg.getvalue()).decode())

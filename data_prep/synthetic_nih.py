@@ -1,12 +1,9 @@
 """Generate synthetic X-ray-like images in the layout of the NIH's ChestX-ray14.
 
 The labels have the NIH's combinations (see `nih_counts.json`), and patients have as many images as
-the NIH's. Findings that are rare in the NIH's set are more frequent here: each finding is in at
-least one image in twenty (`MIN_FREQUENCY`). Otherwise the test part of a small set would contain a
-single image of some findings, and the AUC would depend on this image.
-
-Some findings are easy to learn (Infiltration, Pneumothorax, Edema), some hard (Cardiomegaly, Mass,
-Nodule).
+the NIH's. Each finding is in at least one image in twenty (`MIN_FREQUENCY`), or the AUC of a small
+set would depend on a single image. Some findings are easy to learn (Infiltration, Pneumothorax,
+Edema), some hard (Cardiomegaly, Mass, Nodule).
 
 A share of the labels is wrong on purpose (`MISSED_SHARE`, `UNLABELLED_SHARE`), as in the NIH's set,
 where a program extracted the labels from reports. Therefore no model can reach an AUC of 1.
@@ -25,7 +22,7 @@ import numpy as np
 
 from data_prep.files import write_atomic
 from data_prep.png import encode_png
-from data_prep.readers.nih_labels import FINDINGS, NO_FINDING, finding_sets, published_counts
+from data_prep.readers.nih import FINDINGS, NO_FINDING, finding_sets, published_counts
 from data_prep.synthetic_folder import check_numbers, write_synthetic_folder
 from data_prep.synthetic_xray import random_anatomy, render_xray
 
@@ -61,8 +58,7 @@ def generate_nih(
     images: int = 1600,
     seed: int = 0,
     size: int = 1024,
-    num_workers: int | None = None,
-    progress: bool = True,
+    **how: Any,
 ) -> dict[str, Any]:
     """Generate X-ray-like images with synthetic findings, in the NIH's format.
 
@@ -74,8 +70,7 @@ def generate_nih(
         images: number of images.
         seed: of the random generator.
         size: side length in pixels.
-        num_workers: number of processes (default: one per CPU core).
-        progress: show a progress bar.
+        how: `num_workers` (default: one per CPU core) and `progress`, whether to show a bar.
 
     Returns:
         A dictionary of `images`, `patients`, `seed`, `size`, `written`, `skipped` and `seconds`.
@@ -88,15 +83,9 @@ def generate_nih(
     jobs, table = assign_findings(images, seed)
     settings = {"tool": TOOL, "images": images, "seed": seed, "size": size}
     work = partial(_write_image, folder=os.fspath(folder), seed=seed, size=size)
-    made = write_synthetic_folder(
-        folder,
-        settings,
-        {job[0]: job for job in jobs},
-        work,
-        {LABEL_FILE: table.encode()},
-        num_workers=num_workers,
-        progress=progress,
-    )
+    last = {LABEL_FILE: table.encode()}
+    by_path = {job[0]: job for job in jobs}
+    made = write_synthetic_folder(folder, settings, by_path, work, last, **how)
     patients = len({patient for _, patient, _, _ in jobs})
     return {**made, "patients": patients, "skipped": images - made["written"]}
 
@@ -133,9 +122,8 @@ def _planted(findings: Sequence[str], rng: np.random.Generator) -> dict[str, flo
 def finding_set_weights() -> tuple[tuple[tuple[str, ...], int], ...]:
     """Return the NIH's sets of findings, each with its relative weight in the synthetic set.
 
-    The weights of all sets with a finding rarer than `MIN_FREQUENCY` are multiplied by one factor,
-    so that the finding reaches this frequency. Other findings in these sets become more frequent
-    too, so the loop repeats until every finding is frequent enough.
+    All sets with a finding rarer than `MIN_FREQUENCY` are multiplied by one factor. Other findings
+    in them become more frequent too, so the loop repeats until every finding is frequent enough.
     """
     sets = [(findings, float(count)) for findings, count in finding_sets()]
     while rare := {f: share for f, share in _shares(sets).items() if share < 0.999 * MIN_FREQUENCY}:

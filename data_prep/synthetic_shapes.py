@@ -1,8 +1,7 @@
-"""Generate synthetic images of ten classes of shapes, as CIFAR-10, image folders or ImageNet tar.
+"""Generate synthetic images of ten classes of shapes, as CIFAR-10 or a folder per class.
 
-The classes are distinguished by shape and texture and a little by colour. The published formats are
-CIFAR-10's binary version, a folder per class, and ImageNet's tar of tars. A small network learns
-the classes in minutes, and not from the colour alone: each class has preferred hues, which overlap.
+A small network learns the classes in minutes, and not from the colour alone: each class has
+preferred hues, which overlap.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from data_prep.errors import DataError
 from data_prep.files import write_atomic
 from data_prep.synthetic_folder import check_numbers, write_synthetic_folder
 
@@ -98,21 +96,15 @@ def _grid(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def generate_cifar10(
-    folder: str | os.PathLike[str],
-    *,
-    images: int = 6000,
-    seed: int = 0,
-    num_workers: int | None = None,
-    progress: bool = True,
+    folder: str | os.PathLike[str], *, images: int = 6000, seed: int = 0, **how: Any
 ) -> dict[str, Any]:
     """Generate CIFAR-10's binary version: five batches, a test batch and the classes' names.
 
-    In each file all classes have the same number of images, give or take one. The same images
-    and seed give the same bytes. Returns `images`, `seed`, `written` (files) and `seconds`.
+    The same images and seed give the same bytes. Returns `images`, `seed`, `written` (files) and
+    `seconds`; `how` are `num_workers` and `progress`.
     """
+    check_numbers(images, 32, seed, fewest=60)
     each = images // 6
-    if not 60 <= images <= 600_000 or seed < 0:
-        raise DataError(f"images {images}, seed {seed}: use 60 to 600,000 images, a seed from 0")
     names = [f"data_batch_{at}.bin" for at in range(1, 6)] + ["test_batch.bin"]
     counts = [each] * 5 + [images - 5 * each]
     firsts = [each * at for at in range(6)]
@@ -120,15 +112,8 @@ def generate_cifar10(
     settings = {"tool": TOOL, "format": "cifar10", "images": images, "seed": seed}
     work = partial(_write_batch, folder=os.fspath(folder), seed=seed)
     meta = "".join(f"{name}\n" for name in CLASSES).encode()
-    return write_synthetic_folder(
-        Path(folder),
-        settings,
-        jobs,
-        work,
-        {"batches.meta.txt": meta},
-        num_workers=num_workers,
-        progress=progress,
-    )
+    last = {"batches.meta.txt": meta}
+    return write_synthetic_folder(Path(folder), settings, jobs, work, last, **how)
 
 
 def _write_batch(job: tuple[str, int, int], *, folder: str, seed: int) -> None:
@@ -149,36 +134,28 @@ def generate_imagefolder(
     images: int = 2000,
     seed: int = 0,
     size: int = 256,
-    num_workers: int | None = None,
-    progress: bool = True,
+    **how: Any,
 ) -> dict[str, Any]:
     """Generate JPEGs in a folder per class, under `train/` and `val/` (a sixth of each class)."""
-    check_numbers(images, size, seed, fewest=60, most=2_000_000, largest=4096)
-    per_class: list[list[int]] = [[] for _ in CLASSES]
-    for at in range(images):
-        per_class[at % len(CLASSES)].append(at // len(CLASSES))
+    check_numbers(images, size, seed, fewest=60)
     settings = {"tool": TOOL, "format": "imagefolder", "images": images, "seed": seed, "size": size}
     common: dict[str, Any] = {"folder": os.fspath(folder), "seed": seed, "size": size}
-    options: dict[str, Any] = {"num_workers": num_workers, "progress": progress}
     jobs: dict[str, Job] = {}
-    for of, numbers in enumerate(per_class):
+    for of in range(len(CLASSES)):
+        numbers = range(len(range(of, images, len(CLASSES))))
         held = round(len(numbers) * TEST_SHARE)
         for number in numbers:
             part = "val" if number < held else "train"
             path = f"{part}/{CLASSES[of]}/{CLASSES[of]}_{number:05d}.JPEG"
             jobs[path] = (path, of, number)
     work = partial(_write_jpeg, **common)
-    return write_synthetic_folder(Path(folder), settings, jobs, work, README, **options)
+    return write_synthetic_folder(Path(folder), settings, jobs, work, README, **how)
 
 
 def _write_jpeg(job: Job, *, folder: str, seed: int, size: int) -> None:
     path, of, number = job
-    write_atomic(os.path.join(folder, path), _jpeg(seed, of, number, size))  # noqa: PTH118
-
-
-def _jpeg(seed: int, of: int, number: int, size: int) -> bytes:
     longer = size + (size * (number % 3)) // 4
     height, width = (longer, size) if number % 2 else (size, longer)
     buffer = io.BytesIO()
     Image.fromarray(draw_shape(seed, of, number, height, width)).save(buffer, "JPEG", quality=90)
-    return buffer.getvalue()
+    write_atomic(os.path.join(folder, path), buffer.getvalue())  # noqa: PTH118

@@ -1,11 +1,7 @@
-"""Render a synthetic chest X-ray with findings at plausible places.
+"""Render a synthetic chest X-ray, with each finding as a sign that a radiologist would recognise.
 
-The images are not medical data. The anatomy suffices for an image that has the appearance and the
-statistics of an X-ray (smooth shades, ribs, vessels, grain) and shows each finding by a sign that a
-radiologist would recognise: fluid in the lower zone, a wide heart, a dark rim without vessels,
-round shadows.
-
-Coordinates: x to the right and y down, both from -1 to 1; shades from 0 (black) to 1 (white).
+The images are not medical data. Coordinates: x to the right and y down, both from -1 to 1; shades
+from 0 (black) to 1 (white).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from data_prep.command_line import Version
+from data_prep.__main__ import Version
 from helpers.commands import doctor, reports, run
 from helpers.commands.parser import Commands, Parser
 from helpers.errors import UserError, exits_cleanly, unknown

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
-from data_prep import resize_folder
+from data_prep import open_reader, resize_folder
 from data_prep.__main__ import main
 from data_prep.synthetic_shapes import generate_cifar10, generate_imagefolder
 
@@ -93,6 +94,11 @@ def make_table(folder: Path, images: int = 60, size: int = 24) -> Path:
         'findings = ["Edema", "Mass", "Fracture"]\n'
     )
     return folder
+
+
+def table_of(folder: Path, **options: Any) -> pd.DataFrame:
+    """The images of a folder in the NIH's format, one a row."""
+    return open_reader("nih", folder, channels=1, **options).table()
 
 
 def quiet(source: Path, target: Path, **options: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import data_prep
 import gpumon
-from data_prep import command_line
+from data_prep import __main__ as data_prep_command
 from gpumon import __main__ as gpumon_command
 from helpers import __main__ as rosetta_command
 from helpers import paths
@@ -31,7 +31,7 @@ from helpers.results.report import results_page
 
 def parsers() -> Iterator[argparse.ArgumentParser]:
     """Those of all commands, and of their subcommands."""
-    found = [rosetta_command.build()[0], command_line.parser(), gpumon_command.parser()]
+    found = [rosetta_command.build()[0], data_prep_command.parser(), gpumon_command.parser()]
     while found:
         yield (parser := found.pop(0))
         for action in parser._actions:

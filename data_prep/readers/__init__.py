@@ -8,11 +8,8 @@ A **reader** is any object with
     parts()    a mapping of "train", "valid" and "test" to indices of images
     read(i)    image i as uint8 (height, width, channels), 1 channel (grey) or 3 (RGB)
 
-and nothing more. A class `Reader(folder=None)` in a user's file can be a reader, and `check_reader`
-reports in one line what is missing. The readers of data_prep are functions from a folder to a
-`Catalog` (`data_prep.catalog`), from which `open_reader` creates a `CatalogReader`.
-
-A new format is a module with a function `catalog(folder, **options)` and a line in `READERS`.
+The readers of data_prep are functions from a folder to a `Catalog`. A new format is a module with a
+function `catalog(folder, **options)` and a line in `READERS`.
 """
 
 from __future__ import annotations
@@ -28,10 +25,11 @@ import numpy as np
 
 from data_prep.catalog import Catalog, Policy
 from data_prep.errors import DataError, did_you_mean
-from data_prep.folder_state import is_packed, open_array
+from data_prep.manifest import is_packed, open_array
 from data_prep.readers import cifar10, labels_csv
 from data_prep.readers.catalog_reader import CatalogReader
 from data_prep.readers.path_safety import is_utf8
+from data_prep.split import PARTS
 
 #: The names of the readers: modules of this package with a function `catalog`.
 READERS = ("nih", "table", "imagefolder", "cifar10")
@@ -40,13 +38,8 @@ READERS = ("nih", "table", "imagefolder", "cifar10")
 class Reader(Protocol):
     """The interface of every reader; see above."""
 
-    @property
-    def classes(self) -> Sequence[str]:
-        """Return the names of the classes, or of the findings."""
-
-    @property
-    def targets(self) -> np.ndarray:
-        """Return integers (images,), or 0 and 1 (images, findings)."""
+    classes: Sequence[str]
+    targets: np.ndarray
 
     def parts(self) -> Mapping[str, np.ndarray]:
         """Return the indices of each part's images."""
@@ -73,15 +66,13 @@ def open_reader(
         name: the format: `nih`, `table`, `imagefolder` or `cifar10`.
         folder: the data folder.
         channels: 1 for grey images, 3 for RGB.
-        uncertain: treat a finding with an uncertain label as 0 (`zero`) or 1 (`one`), or exclude
-            the image (`ignore`).
+        uncertain: an uncertain label is `zero`, `one`, or excludes the image (`ignore`).
         missing: the same for a finding without a label.
         seed: of the split, if no split was published.
         shares: fractions of the groups for train, valid and test, if no split was published.
         valid: fraction of the train groups that become valid, if no valid part was published.
-        options: `table` (a mapping or its file) for `table`, `group` and `class_pattern` (regular
-            expressions) and `exclude` (names of folders to ignore) for `imagefolder`,
-            `skip_missing` and `check_images` for `nih`.
+        options: `table` (a mapping or its file) for `table`; `group`, `class_pattern` and `exclude`
+            for `imagefolder`; `skip_missing` and `check_images` for `nih`.
 
     Returns:
         A reader with `classes`, `targets`, `parts()` and `read(i)`, and `table()`, which lists the
@@ -104,36 +95,36 @@ def open_reader(
 
 
 def load_catalog(
-    name: str, folder: str | os.PathLike[str], **options: Any
+    name: str | None, folder: str | os.PathLike[str], **options: Any
 ) -> tuple[Catalog, np.ndarray | None]:
-    """Return the catalogue of a folder, and the pixels of all images if they are in one array."""
+    """Return the catalogue of a folder, and the pixels of all images if they are in one array.
+
+    Without the name of a reader, the folder is in the NIH's format or was written by data-prep.
+    """
     folder = Path(folder)
-    if name not in READERS:
-        hint = did_you_mean(name, READERS, f"use one of {', '.join(READERS)}")
+    if name not in (None, *READERS):
+        hint = did_you_mean(str(name), READERS, f"use one of {', '.join(READERS)}")
         raise DataError(f"there is no reader '{name}'; {hint}")
     if labels_csv.has_labels_csv(folder):
-        return labels_csv.catalog(folder, name)
+        return labels_csv.catalog(folder, name or "table")
+    name = name or "nih"
     read: Callable[..., Catalog] = importlib.import_module(f"{__name__}.{name}").catalog
     known = [*inspect.signature(read).parameters][1:]
     for option in options:
         if option not in known:
-            raise DataError(
-                f"the reader {name} has no option '{option}'; its options are"
-                f" {', '.join(known) or 'none'}"
-            )
+            there = ", ".join(known) or "none"
+            raise DataError(f"the reader {name} has no option '{option}'; its options are {there}")
     if not folder.exists():
         raise DataError(f"{folder} does not exist: name the folder with the images")
     catalog = read(folder, **options)
     array = open_array(folder)[0] if is_packed(folder) else None
-    if catalog.kind == "record":
+    if name == "cifar10":
         array = cifar10.read_all_images(catalog)
     return catalog, array
 
 
 def check_reader(reader: Any, where: str) -> None:
-    """Check a custom reader.
-
-    The function reads the first image.
+    """Check a custom reader, and read its first image.
 
     Args:
         reader: an object with `classes`, `targets`, `parts()` and `read(i)`.
@@ -146,15 +137,9 @@ def check_reader(reader: Any, where: str) -> None:
         if not hasattr(reader, name):
             raise DataError(f"{where}: has no '{name}'; a reader has classes, targets, parts, read")
     classes = list(reader.classes)
-    if (
-        not classes
-        or len(set(classes)) < len(classes)
-        or not all(isinstance(name, str) and name for name in classes)
-        or not is_utf8("".join(classes))
-    ):
-        raise DataError(
-            f"{where}: classes are {classes!r}; give at least one name in UTF-8, and none twice"
-        )
+    named = all(isinstance(name, str) and name for name in classes)
+    if not (classes and named and len(set(classes)) == len(classes) and is_utf8("".join(classes))):
+        raise DataError(f"{where}: classes are {classes!r}; give names in UTF-8, and none twice")
     targets = np.asarray(reader.targets)
     images = len(targets) if targets.ndim else 0
     findings = targets.ndim == 2 and targets.shape[1] == len(classes)
@@ -168,16 +153,8 @@ def check_reader(reader: Any, where: str) -> None:
         raise DataError(
             f"{where}: targets go from {targets.min()} to {targets.max()}; they must be 0 to {most}"
         )
-    _check_parts(reader.parts(), images, where)
-    first = reader.read(0)
-    shape: tuple[int, ...] = getattr(first, "shape", ())
-    if getattr(first, "dtype", None) != np.uint8 or len(shape) != 3 or shape[2] not in (1, 3):
-        kind = f"{first.dtype} {shape}" if hasattr(first, "dtype") else type(first).__name__
-        raise DataError(f"{where}: read(0) gives {kind}; it must be uint8 (height, width, 1 or 3)")
-
-
-def _check_parts(parts: Any, images: int, where: str) -> None:
-    if not isinstance(parts, Mapping) or set(parts) != {"train", "valid", "test"}:
+    parts = reader.parts()
+    if not isinstance(parts, Mapping) or set(parts) != {*PARTS}:
         raise DataError(f"{where}: parts() must give a mapping with train, valid and test")
     seen = np.zeros(images, dtype=np.int64)
     for name, indices in parts.items():
@@ -189,3 +166,8 @@ def _check_parts(parts: Any, images: int, where: str) -> None:
         np.add.at(seen, at, 1)
     if seen.max() > 1:
         raise DataError(f"{where}: image {int(seen.argmax())} is in the parts more than once")
+    first = reader.read(0)
+    shape: tuple[int, ...] = getattr(first, "shape", ())
+    if getattr(first, "dtype", None) != np.uint8 or len(shape) != 3 or shape[2] not in (1, 3):
+        kind = f"{first.dtype} {shape}" if hasattr(first, "dtype") else type(first).__name__
+        raise DataError(f"{where}: read(0) gives {kind}; it must be uint8 (height, width, 1 or 3)")

@@ -1,12 +1,9 @@
-"""Read the images of a catalogue: the reader of every format of data_prep.
-
-A worker process needs little data to read an image: the folder, the type and the text of a source.
-"""
+"""Read the images of a catalogue: the reader of every format of data_prep."""
 
 from __future__ import annotations
 
 import os
-import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +16,6 @@ from data_prep.readers import cifar10
 
 if TYPE_CHECKING:
     import pandas as pd
-
-LOCATION = re.compile(r"(.+)@([0-9]{1,15})\+([0-9]{1,10})", re.DOTALL)
 
 
 class CatalogReader:
@@ -36,13 +31,10 @@ class CatalogReader:
         missing: Policy = "zero",
         split: dict[str, Any] | None = None,
     ) -> None:
-        """Open a catalogue, with the pixels of all images in `array` if they are in memory.
-
-        `array` is uint8 (images, height, width) or (images, height, width, 3), in the catalogue's
-        order; `split` are keyword arguments of `data_prep.catalog.split_catalog`."""
+        """Open a catalogue; `array` has all images, `split` are arguments of `split_catalog`."""
         rows = {name: at for at, name in enumerate(catalog.images)} if array is not None else {}
         self.catalog, self.targets = apply_label_policies(catalog, uncertain, missing)
-        self.classes = self.catalog.classes
+        self.classes: Sequence[str] = self.catalog.classes
         self.channels = channels
         self.array = array
         self.rows = np.arange(len(self.catalog))
@@ -77,16 +69,15 @@ class CatalogReader:
         """Return image i, uint8 (height, width, channels)."""
         if self.array is None:
             catalog = self.catalog
-            data = read_source(catalog.folder, catalog.kind, catalog.sources[i])
-            return decode_source(data, catalog.kind, catalog.path(i), self.channels)
+            data = read_source(catalog.folder, catalog.sources[i])
+            return decode(data, catalog.path(i), self.channels)
         return to_channels(self.array[self.rows[i]], self.channels)
 
     def table(self) -> pd.DataFrame:
         """Return a table with one row per image.
 
-        The columns are `image`, `path` (as `Catalog.path`), `row` (in `array`), `group` (the name
-        of an image without a group), then the number of the class as `class`, or one uint8 column
-        per finding.
+        The columns are `image`, `path`, `row` (in `array`), `group` (the name of an image without a
+        group), then the number of the class as `class`, or one uint8 column per finding.
         """
         import pandas as pd
 
@@ -105,33 +96,14 @@ class CatalogReader:
         return pd.DataFrame(columns)
 
 
-def read_source(folder: str | os.PathLike[str], kind: str, place: str) -> bytes:
-    """Return the bytes of a source, not decoded."""
-    if kind == "file":
-        return read_bytes(os.path.join(folder, place))  # noqa: PTH118 (speed)
-    name, offset, size = _parse_location(place)
-    with Path(folder, name).open("rb") as file:
-        file.seek(offset)
-        return file.read(size)
+def read_source(folder: str | os.PathLike[str], place: str) -> bytes:
+    """Return the bytes of a source, an image file that is not decoded."""
+    if record := cifar10.LOCATION.fullmatch(place):
+        return cifar10.read_as_ppm(Path(folder, record[1]), int(record[2]))
+    return read_bytes(os.path.join(folder, place))  # noqa: PTH118 (speed)
 
 
-def decode_source(
-    data: bytes, kind: str, name: str, channels: int, notes: list[str] | None = None
-) -> np.ndarray:
-    """Decode the bytes of a source to uint8 (height, width, channels); errors have `name`."""
-    if kind != "record":
-        return decode(data, name, channels, notes)
-    return to_channels(cifar10.images_of_planes(data)[0], channels)
-
-
-def source_state(folder: str | os.PathLike[str], kind: str, place: str) -> str:
+def source_state(folder: str | os.PathLike[str], place: str) -> str:
     """Return `manifest.file_state` of the file that contains a source."""
-    name = place if kind == "file" else _parse_location(place)[0]
-    return manifest.file_state(os.path.join(folder, name))  # noqa: PTH118 (speed)
-
-
-def _parse_location(place: str) -> tuple[str, int, int]:
-    """Return file, offset and number of bytes of a location within a file."""
-    found = LOCATION.fullmatch(place)
-    assert found is not None, place  # written by this package
-    return found[1], int(found[2]), int(found[3])
+    record = cifar10.LOCATION.fullmatch(place)
+    return manifest.file_state(os.path.join(folder, record[1] if record else place))  # noqa: PTH118

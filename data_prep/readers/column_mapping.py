@@ -1,7 +1,4 @@
-"""Read and check a column mapping, `table.toml`, which says what the columns of a CSV mean.
-
-The mapping may also be a dictionary with the same keys, which docs/your-images.md explains.
-"""
+"""Read and check a column mapping, `table.toml`, which docs/your-images.md explains."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class ColumnMapping(
     """A mapping with the keys of the file; ValueError, with key and fix, if they do not fit."""
 
     file: str | ByPart
-    path: Text | ByPart
+    path: Text
     remove_prefix: Text | None = None
     name: Text | None = None
     group: Text | None = None
@@ -50,23 +47,13 @@ class ColumnMapping(
         """Return the names of the files by part; the part is "" for all images."""
         return {"": self.file} if isinstance(self.file, str) else self.file
 
-    @property
-    def paths(self) -> Mapping[Any, str]:
-        """Return the pattern of the paths in each file, by part as `files`."""
-        return dict.fromkeys(self.files, self.path) if isinstance(self.path, str) else self.path
-
     def __post_init__(self) -> None:
-        if self.paths.keys() != self.files.keys():
-            raise ValueError("'path' and 'file' differ in their parts; give each part in both")
         for key in ("findings", "no_finding", "classes"):
             values = getattr(self, key)
             if len(set(values)) < len(values):
                 raise ValueError(f"'{key}' names one twice: {list(values)}")
         if (self.class_ and self.labels) or not (self.class_ or self.labels or self.findings):
-            raise ValueError(
-                "one type of labels is needed; give 'findings' (a column each), or 'labels' and"
-                " 'findings' (a column of names), or 'class'"
-            )
+            raise ValueError("give one of 'findings', 'labels' with 'findings', and 'class'")
         if self.merge_rows and self.class_:
             raise ValueError("'merge_rows' joins findings only; remove it, or give 'findings'")
         if self.labels and not self.findings:
@@ -92,9 +79,7 @@ def read_mapping(
             content = tomllib.loads(read_limited(where, MAX_TEXT_BYTES).decode("utf-8-sig"))
         return msgspec.convert(content, ColumnMapping)
     except FileNotFoundError:
-        raise DataError(
-            f"{where}: the mapping of columns is missing; write one (see docs/your-images.md) or"
-            " name one with --table"
-        ) from None
+        fix = "write one (see docs/your-images.md) or name one with --table"
+        raise DataError(f"{where}: the mapping of columns is missing; {fix}") from None
     except (OSError, ValueError, RecursionError) as error:  # also msgspec's
         raise DataError(f"{where}: {error}; fix it (see docs/your-images.md)") from None

@@ -9,7 +9,7 @@ import io
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -41,9 +41,7 @@ def read_csv_bytes(file: Path) -> bytes:
     except FileNotFoundError:
         raise DataError(f"{file}: the label file is missing") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{file}: cannot be read ({error}); download the label file again"
-        ) from None
+        raise DataError(f"{file}: cannot be read ({error}); download it again") from None
 
 
 def text_format(data: bytes) -> tuple[str, str]:
@@ -61,10 +59,7 @@ def split_names(header: list[str]) -> list[str]:
 
 
 class CsvFile:
-    """A CSV or .csv.gz: its header, and a table of texts without blank lines.
-
-    `split_header` is for a header whose names contain commas without quotes.
-    """
+    """A CSV or .csv.gz: its header (`split_header`: with commas in names), and a table of texts."""
 
     def __init__(self, file: Path, *, split_header: bool = False) -> None:
         self.file = file
@@ -123,13 +118,11 @@ class CsvFile:
         line, _ = next(islice(self._lines(), row + 1, None), ("unknown", []))
         return f"{self.file}, line {line}"
 
-    def refuse(
-        self, column: str, bad: pd.Series, problem: Callable[[str], str], texts: pd.Series
-    ) -> None:
+    def refuse(self, column: str, bad: pd.Series, problem: str, texts: pd.Series) -> None:
         """Raise `DataError` with line, column and problem for the first text of a true `bad`."""
         if bad.any():
             at = int(bad.to_numpy().argmax())
-            raise DataError(f"{self.where(at)}, column '{column}': {problem(texts.iloc[at])}")
+            raise DataError(f"{self.where(at)}, column '{column}': {texts.iloc[at]!r} {problem}")
 
     def _text(self) -> io.TextIOWrapper:
         # Decode while reading: io.StringIO would take four bytes per character.
@@ -144,16 +137,13 @@ class CsvFile:
                 if len(row) > 1 or (row and row[0].strip(" \t")):
                     yield reader.line_num, row
         except csv.Error as error:
-            raise DataError(
-                f"{self.file}, line {reader.line_num}: no comma-separated values ({error})"
-            ) from None
+            where = f"{self.file}, line {reader.line_num}"
+            raise DataError(f"{where}: no comma-separated values ({error})") from None
 
     def _check_widths(self) -> None:
         """Raise `DataError` for a row that has not a cell for each name of the header."""
         widths = {len(self.header), len(self.header) - (self.header[-1] == "")}
         for line, row in islice(self._lines(), 1, None):
             if len(row) not in widths:
-                raise DataError(
-                    f"{self.file}, line {line}: {len(row)} columns, the header has"
-                    f" {len(self.header)}"
-                )
+                where = f"{self.file}, line {line}"
+                raise DataError(f"{where}: {len(row)} columns, the header has {len(self.header)}")

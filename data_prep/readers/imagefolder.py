@@ -1,6 +1,5 @@
-"""Read images in a folder per class.
+"""Read images in a folder per class: `train/cat/1.jpg`, `val/cat/…`, or `cat/1.jpg` without parts.
 
-The folders are `train/cat/1.jpg`, `train/dog/2.jpg`, `val/cat/…`, or `cat/1.jpg` without parts.
 With a class pattern the class is in the path of an image, as in `train/cat.1.jpg`.
 """
 
@@ -10,27 +9,21 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.catalog import Catalog, ending, passed_over_text
+from data_prep.catalog import Catalog, ending_of, passed_over_text
 from data_prep.errors import DataError
 from data_prep.image_decoding import IMAGE_EXTENSIONS
 from data_prep.readers.path_safety import UNSAFE_PATH, same_form
 from data_prep.split import PARTS
 
-#: The parts by the names of their folders, in lower case.
-PART_FOLDERS = (
-    dict.fromkeys(("train", "training", "seg_train", "tr"), 0)
-    | dict.fromkeys(("val", "valid", "validation", "dev"), 1)
-    | dict.fromkeys(("test", "testing", "seg_test", "seg_pred"), 2)
+#: The names of the folders of the parts; all may have a word before, as seg_train and seg_test.
+PART_FOLDER = re.compile(
+    "(?i)(.*[_ -])?(?:(train|training)|(val|valid|validation|dev)|(test|testing|pred))"
 )
-#: These names are parts only next to a longer name, because a class may have them too.
-SHORT_NAMES = {"tr", "dev"}
-#: A folder of this name without classes has images without labels.
-UNLABELLED = "seg_pred"
 
 #: Finds the folder of an image.
 LAST_FOLDER = "[^/]+(?=/[^/]+$)"
@@ -56,23 +49,47 @@ def catalog(
 ) -> Catalog:
     """List the images of a folder of classes.
 
-    `group` is a regular expression; the text it finds in an image's path is the group.
-    `class_pattern` finds the class in the path likewise. Folders with a name in `exclude` are
-    ignored. The classes are the names of the folders of train, sorted; the images come in the order
-    of names.
+    `group` and `class_pattern` are regular expressions that find the group and the class in an
+    image's path. Folders with a name in `exclude` are ignored.
     """
     search = _Search(folder, frozenset(exclude))
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder: unpack an archive")
     top = _folders(search, "")
-    parts = sorted((_parts(search, top) or {0: ("", top)}).items())
-    if class_pattern is None:
-        listed, kinds = _folder_catalog(search, parts)
-        found = _with_groups(listed, group)
-        for classes in kinds:
-            _refuse_kinds(found, classes)
-    else:
-        found = _with_groups(_pattern_catalog(search, parts, class_pattern), group)
+    images: list[str] = []
+    labels: list[str] = []
+    parts: list[int] = []
+    inner: list[dict[str, dict[str, int]]] = []
+    for part, (home, places) in sorted((_parts(search, top) or {0: ("", top)}).items()):
+        start = len(images)
+        if class_pattern is None:
+            inner.append(_list_classes(search, home, places, part, images, labels))
+        else:
+            images += _images(search, home)
+            labels += _texts(folder, images[start:], class_pattern, "class_pattern")
+        parts += [part] * (len(images) - start)
+        if len(images) == start:
+            name = Path(home).name
+            raise DataError(f"{folder / home}: no image in it; add images, or {_leave_out(name)}")
+    classes = sorted({label for label, part in zip(labels, parts, strict=True) if part == 0})
+    place = {name: at for at, name in enumerate(classes)}
+    for image, label in zip(images, labels, strict=True):
+        if label not in place:
+            hint = f"if its folder has no classes, {_leave_out(image.partition('/')[0])}"
+            what = f"{label!r} is a class without training images"
+            raise DataError(f"{folder / image}: {what}; {hint}")
+    found = Catalog(
+        folder,
+        images,
+        images,
+        tuple(classes),
+        np.array([place[label] for label in labels], dtype=np.int64),
+        groups=None if group is None else _texts(folder, images, group, "group"),
+        parts=np.array(parts, dtype=np.int8) if any(parts) else None,
+        passed_over=search.passed_over,
+    )
+    for folders in inner:
+        _refuse_kinds(found, folders)
     if unknown := sorted(search.exclude - search.excluded):
         raise DataError(f"{folder}: exclude names '{unknown[0]}', but no folder has this name")
     return found
@@ -82,84 +99,37 @@ def _leave_out(name: str) -> str:
     return f'leave the folder out with --exclude {name} (in a recipe: exclude = ["{name}"])'
 
 
-def _folder_catalog(
-    search: _Search, found: Sequence[tuple[int, tuple[str, list[str]]]]
-) -> tuple[Catalog, list[dict[str, dict[str, int]]]]:
-    """List the images; also, for each part, the first image in each folder of a class."""
+def _list_classes(
+    search: _Search,
+    home: str,
+    places: Sequence[str],
+    part: int,
+    images: list[str],
+    labels: list[str],
+) -> dict[str, dict[str, int]]:
+    """Add the images of a part; return the first image of each folder within each class."""
     folder = search.folder
-    kinds: list[dict[str, dict[str, int]]] = []
-    classes: list[str] = []
-    images: list[str] = []
-    labels: list[int] = []
-    parts: list[int] = []
-    for part, (home, places) in found:
-        name = Path(home).name
-        if not places:
-            fix = ". If the class is in the images' names, find it with --class-pattern"
-            if part:
-                fix = f". If its images have no labels, {_leave_out(name)}"
-            raise DataError(f"{folder / home}: contains no folder; it needs one per class{fix}")
-        classes = classes or [same_form(Path(place).name) for place in places]
-        kinds.append({})
-        for place in places:
-            if (label := same_form(Path(place).name)) not in classes:
-                raise DataError(
-                    f"{folder / place}: a class without training images; the classes are"
-                    f" {', '.join(classes[:20])}. If {name} has no folder per class,"
-                    f" {_leave_out(name)}"
-                )
-            before = search.passed_over.copy()
-            here = _images(search, place)
-            if not here and part == 0:
-                seen = passed_over_text(search.passed_over - before)
-                raise DataError(
-                    f"{folder / place}: no image in this class's folder{f' ({seen})' * bool(seen)};"
-                    f" add images, or {_leave_out(label)}"
-                )
-            first: dict[str, int] = kinds[-1].setdefault(label, {})
-            for at, image in enumerate(here, len(images)):
-                inner, slash, _ = image[len(place) + 1 :].partition("/")
-                first.setdefault(inner if slash else "", at)
-            images += here
-            labels += [classes.index(label)] * len(here)
-            parts += [part] * len(here)
-        if part not in parts[-1:]:
-            raise DataError(f"{folder / home}: no image in it; add images, or {_leave_out(name)}")
-    return _listed(search, classes, images, labels, parts), kinds
-
-
-def _pattern_catalog(
-    search: _Search, found: Sequence[tuple[int, tuple[str, list[str]]]], pattern: str
-) -> Catalog:
-    """List all images of each part, or of the folder, with the class in the path."""
-    images: list[str] = []
-    parts: list[int] = []
-    for part, (home, _) in found:
-        here = _images(search, home)
+    if not places:
+        fix = ". If the class is in the images' names, find it with --class-pattern"
+        if part:
+            fix = f". If its images have no labels, {_leave_out(Path(home).name)}"
+        raise DataError(f"{folder / home}: contains no folder; it needs one per class{fix}")
+    inner: dict[str, dict[str, int]] = {}
+    for place in places:
+        label = same_form(Path(place).name)
+        before = search.passed_over.copy()
+        here = _images(search, place)
+        if not here and part == 0:
+            seen = passed_over_text(search.passed_over - before)
+            what = f"no image in this class's folder{f' ({seen})' * bool(seen)}"
+            raise DataError(f"{folder / place}: {what}; add images, or {_leave_out(label)}")
+        first = inner.setdefault(label, {})
+        for at, image in enumerate(here, len(images)):
+            within, slash, _ = image[len(place) + 1 :].partition("/")
+            first.setdefault(within if slash else "", at)
         images += here
-        parts += [part] * len(here)
-    names = _texts(search.folder, images, pattern, "class_pattern")
-    classes = sorted({name for name, part in zip(names, parts, strict=True) if part == 0})
-    if not classes:
-        raise DataError(f"{search.folder}: no image in it; add images, or name another folder")
-    for image, name in zip(images, names, strict=True):
-        if name not in classes:
-            raise DataError(f"{search.folder / image}: {name!r} is a class without training images")
-    return _listed(search, classes, images, [classes.index(name) for name in names], parts)
-
-
-def _listed(
-    search: _Search, classes: Sequence[str], images: list[str], labels: list[int], parts: list[int]
-) -> Catalog:
-    return Catalog(
-        search.folder,
-        images,
-        images,
-        tuple(classes),
-        np.array(labels, dtype=np.int64),
-        parts=np.array(parts, dtype=np.int8) if any(parts) else None,
-        passed_over=search.passed_over,
-    )
+        labels += [label] * len(here)
+    return inner
 
 
 def _refuse_kinds(found: Catalog, classes: dict[str, dict[str, int]]) -> None:
@@ -184,36 +154,29 @@ def _refuse_kinds(found: Catalog, classes: dict[str, dict[str, int]]) -> None:
         return
     raise DataError(
         f"{found.path(first[max(first)])}: every class has images in the same folders"
-        f" ({', '.join(sorted(first.keys() - {''})[:5])}). If one has no images to train on, such"
-        f" as masks, {_leave_out(max(first))}; if the folders are patients, find them with --group;"
-        " if they are the classes, name one folder above them, or find them with"
-        f" --class-pattern '{LAST_FOLDER}'"
+        f" ({', '.join(sorted(first.keys() - {''})[:5])}). If one has masks,"
+        f" {_leave_out(max(first))}; if they are patients, find them with --group; if they are the"
+        f" classes, find them with --class-pattern '{LAST_FOLDER}'"
     )
 
 
 def _parts(search: _Search, top: Sequence[str]) -> dict[int, tuple[str, list[str]]]:
     """Return the folder of each part and its class folders; two folders for a part are an error."""
-    named = {place: Path(place).name.lower() for place in top}
-    if len(top) > 1 and not PART_FOLDERS.keys() & {*named.values()}:
-        # All names may begin alike, as asl_alphabet_train and asl_alphabet_test.
-        alike = os.path.commonprefix([*named.values()])  # noqa: RUF071 (names, not paths)
-        start = re.match("(.*[_ -])?", alike)
-        named = {place: name.removeprefix(start[0]) for place, name in named.items() if start}
-    named = {place: name for place, name in named.items() if name in PART_FOLDERS}
+    named = {place: PART_FOLDER.fullmatch(Path(place).name) for place in top}
+    words = {match[1] if match else None for match in named.values()}
+    if len(top) == 1 or None in words or len(words) > 1:  # a class may be called bullet_train
+        named = {place: match for place, match in named.items() if match and not match[1]}
     found: dict[int, tuple[str, list[str]]] = {}
-    if SHORT_NAMES.issuperset(named.values()):
-        return found
-    for place, name in named.items():
-        classes, part = _folders(search, place), PART_FOLDERS[name]
-        if not classes and name == UNLABELLED:
+    for place, match in named.items():
+        assert match is not None and match.lastindex is not None
+        classes, part = _folders(search, place), match.lastindex - 2
+        if not classes and match[4] == "pred":  # images without labels
             continue
         if part in found:
-            raise DataError(
-                f"{search.folder}: two folders for the part {PARTS[part]}; keep one, or"
-                f" {_leave_out(Path(place).name)}"
-            )
+            where = f"{search.folder}: two folders for the part {PARTS[part]}"
+            raise DataError(f"{where}; keep one, or {_leave_out(Path(place).name)}")
         found[part] = place, classes
-    if 0 not in found:
+    if found and 0 not in found:
         listed = " and ".join(Path(place).name for place in named)
         raise DataError(f"{search.folder}: {listed} but no train; name the folder above it")
     return found
@@ -241,19 +204,14 @@ def _images(search: _Search, place: str) -> list[str]:
 
 
 def _open(search: _Search, place: str) -> tuple[list[str], list[str], list[str]]:
-    """Return the paths of the folders and images in a folder, and the endings of other files.
-
-    Each folder is opened under one path, so no link can lead in circles or multiply the images.
-    """
+    """Return a folder's folders and images, and the endings of other files; open each only once."""
     path = search.folder / place
     folders, images, other = [], [], []
     try:
         first = search.opened.setdefault(os.path.realpath(path), place)
         if first != place:
-            raise DataError(
-                f"{path}: a link to a folder that is read already, as {search.folder / first};"
-                " remove one of the two, or the circle of links"
-            )
+            twin = search.folder / first
+            raise DataError(f"{path}: a link to a folder that is read already, as {twin}")
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.name.startswith((".", "__MACOSX")):
@@ -261,10 +219,8 @@ def _open(search: _Search, place: str) -> tuple[list[str], list[str], list[str]]
                 inner = f"{place}/{entry.name}".removeprefix("/")
                 if entry.name.lower().endswith(IMAGE_EXTENSIONS):
                     if UNSAFE_PATH.search(inner):
-                        raise DataError(
-                            f"{search.folder / inner}: rename it; control characters, a \\ and"
-                            " bytes outside UTF-8 are not allowed in a list of images"
-                        )
+                        why = "has control characters, a \\ or bytes outside UTF-8; rename it"
+                        raise DataError(f"{search.folder / inner}: {why}")
                     images.append(inner)
                 elif (entry.is_symlink() and not Path(entry.path).exists()) or entry.is_dir():
                     if entry.name in search.exclude:
@@ -272,17 +228,11 @@ def _open(search: _Search, place: str) -> tuple[list[str], list[str], list[str]]
                     else:
                         folders.append(inner)
                 else:
-                    other.append(ending(inner))
+                    other.append(ending_of(inner))
     except OSError as error:
         fix = "; fetch what the link leads to, or remove it" if path.is_symlink() else ""
         raise DataError(f"{path}: cannot be read ({error.strerror}){fix}") from None
     return sorted(folders), images, other
-
-
-def _with_groups(found: Catalog, pattern: str | None) -> Catalog:
-    if pattern is None:
-        return found
-    return replace(found, groups=_texts(found.folder, found.images, pattern, "group"))
 
 
 def _texts(folder: Path, images: Sequence[str], pattern: str, option: str) -> list[str]:
@@ -293,8 +243,6 @@ def _texts(folder: Path, images: Sequence[str], pattern: str, option: str) -> li
         raise DataError(f"{option} {pattern!r} is not a regular expression ({error})") from None
     texts = [found[0] if (found := finds(image)) else "" for image in images]
     if "" in texts:
-        raise DataError(
-            f"{folder / images[texts.index('')]}: no {pattern!r} in the path; fix the pattern of"
-            f" {option}"
-        )
+        where = folder / images[texts.index("")]
+        raise DataError(f"{where}: no {pattern!r} in the path; fix the pattern of {option}")
     return texts

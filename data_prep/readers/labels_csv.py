@@ -1,8 +1,6 @@
 """Write and read labels.csv and table.toml, the labels in a resized or packed folder.
 
-`labels.csv` has one row per image: name, file, part and group (if any), and labels. Uncertain (-1)
-and missing (empty) labels are kept, so a recipe can still choose their treatment. `table.toml`
-describes the columns to the reader `table`.
+Uncertain (-1) and missing (empty) labels are kept, so a recipe can still choose their treatment.
 """
 
 from __future__ import annotations
@@ -17,13 +15,7 @@ import numpy as np
 
 from data_prep.catalog import MISSING, NO_PART, Catalog
 from data_prep.errors import DataError
-from data_prep.folder_state import (
-    PACKED_FILE,
-    PREPARED_FILE,
-    is_packed,
-    open_array,
-    read_prepared,
-)
+from data_prep.manifest import PACKED_FILE, PREPARED_FILE, is_packed, open_array, read_prepared
 from data_prep.readers import column_mapping
 from data_prep.split import PARTS
 
@@ -46,21 +38,15 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
         array, packed = open_array(folder)
         found = table.catalog(folder, check_images=False)
         if list(found.images) != packed["names"]:
-            raise DataError(
-                f"{folder}: {LABELS_FILE} and the packed images do not match; pack the folder again"
-            )
+            raise DataError(f"{folder}: {LABELS_FILE} and the images do not match; pack it again")
         made_by = packed.get("reader", "nih")
     else:
         note = read_prepared(folder) or {}
         if not note.get("complete"):
-            raise DataError(
-                f"{folder} is not complete: run the command that wrote it again, which continues"
-            )
+            raise DataError(f"{folder} is not complete: run the command that wrote it again")
         found, made_by = table.catalog(folder), note.get("reader", "table")
     if reader not in (made_by, "table"):
-        raise DataError(
-            f"{folder} was written from the reader {made_by}, not {reader}; name the right reader"
-        )
+        raise DataError(f"{folder} was written from the reader {made_by}, not {reader}; name it")
     return found, array
 
 

@@ -1,91 +1,125 @@
-"""Read a data folder in the NIH's ChestX-ray14 layout: a label file and images/."""
+"""Read a data folder in the NIH's ChestX-ray14 layout: a label file and images/.
+
+`Data_Entry_2017.csv` and `Data_Entry_2017_v2020.csv` are of Wang et al., "ChestX-ray8", CVPR 2017.
+Two names of the header contain a comma without quotes, so that nine names make eleven columns; some
+copies end the header with one more comma.
+"""
 
 from __future__ import annotations
 
+import csv
+import gzip
 import io
+import json
 import os
-from dataclasses import replace
+import re
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from data_prep.catalog import Catalog, split_catalog
+from data_prep.catalog import Catalog
 from data_prep.errors import DataError
-from data_prep.files import MAX_TEXT_BYTES, read_limited
-from data_prep.folder_state import is_packed, open_array
-from data_prep.readers.nih_labels import FINDINGS, LABEL_FILES, parse_label_file
-from data_prep.split import PARTS
+from data_prep.manifest import is_packed, open_array
+from data_prep.readers.column_mapping import ColumnMapping
 
-if TYPE_CHECKING:
-    import pandas as pd
+if TYPE_CHECKING:  # imported where needed: pandas takes half a second
+    pass
 
-TRAIN_VALID_FILE = "train_val_list.txt"
-TEST_FILE = "test_list.txt"
+FINDINGS: tuple[str, ...] = (
+    "Atelectasis",
+    "Cardiomegaly",
+    "Effusion",
+    "Infiltration",
+    "Mass",
+    "Nodule",
+    "Pneumonia",
+    "Pneumothorax",
+    "Consolidation",
+    "Edema",
+    "Emphysema",
+    "Fibrosis",
+    "Pleural_Thickening",
+    "Hernia",
+)
+"""The 14 findings: the eight of Wang et al. 2017, then the six the NIH added, in its order."""
+
+NO_FINDING = "No Finding"
+
+#: What the columns mean.
+MAPPING = ColumnMapping(
+    file="Data_Entry_2017.csv",
+    path="Image Index",
+    group="Patient ID",
+    labels="Finding Labels",
+    findings=FINDINGS,
+    no_finding=(NO_FINDING,),
+)
+
+#: The names a label file may have; where a folder has several, the first of these is read.
+LABEL_FILES = (
+    "Data_Entry_2017_v2020.csv",
+    "Data_Entry_2017_v2020.csv.gz",
+    "Data_Entry_2017.csv",
+    "Data_Entry_2017.csv.gz",
+    "sample_labels.csv",  # Kaggle's sample of 5 %
+)
 
 #: The folders of images, in the NIH's archives and in Kaggle's.
 SEARCHED = "images/, images_*/images/, images-*/images-*/ and sample/images/"
 
+#: No folders, no drive letter, no control characters, not hidden, no space at the end.
+NAME_ONLY = re.compile(r"[^./\\:\x00-\x1f][^/\\:\x00-\x1f]*(?<! )")
+#: pandas writes 2.0 where a column had an empty cell.
+WHOLE_NUMBER = re.compile(r"[0-9]{1,15}(?:[.,]0)?")
 
-def read_catalog(
-    folder: str | os.PathLike[str], *, check_images: bool = True, skip_missing: bool = False
-) -> pd.DataFrame:
-    """Read and check the label file of a folder in the NIH's format.
 
-    The folder contains one of `nih_labels.LABEL_FILES`, and the images in `images/`, in
-    `images_001/images/` and so on, or as in Kaggle's copies. An image `x.png` is also found as
-    `x.jpg`.
+class Labels(NamedTuple):
+    """The rows of a label file: names of images, numbers of patients, 0 and 1 (images, 14)."""
 
-    Args:
-        folder: the data folder.
-        check_images: raise an error if an image is missing.
-        skip_missing: exclude missing images instead of raising an error.
+    images: list[str]
+    patients: list[int]
+    findings: np.ndarray
 
-    Returns:
-        A table with one row per image, in the file's order. The columns are `image` (file name),
-        `path`, `patient` (int64), `followup` (int64), and one uint8 column of 0 and 1 for each of
-        `FINDINGS`.
 
-    Raises:
-        DataError: the label file is missing or invalid, or an image is missing.
+def catalog(folder: Path, skip_missing: bool = False, check_images: bool = True) -> Catalog:
+    """List the images that the label file of a folder names, in its order.
+
+    An image `x.png` is also found as `x.jpg`. `skip_missing` leaves out images that are named but
+    missing. In a packed folder row i is image i of the array.
     """
-    import pandas as pd
-
-    folder = Path(folder)
+    packed = is_packed(folder)
     file = find_label_file(folder)
-    table = parse_label_file(file)
+    names, patients, findings = parse_label_file(file)
+    if packed and names != open_array(folder)[1]["names"]:
+        fix = f"pack it again with 'data-prep pack SOURCE {folder}'"
+        raise DataError(f"{folder}: label file and packed images do not match; {fix}")
     here = list_images(folder)
-    names = table["image"].tolist()
     paths = [here.get(name) or here.get(f"{name.rpartition('.')[0]}.jpg") for name in names]
+    prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)
+    found = Catalog(
+        folder,
+        names,
+        [
+            f"images/{name}" if path is None else path.removeprefix(prefix)
+            for name, path in zip(names, paths, strict=True)
+        ],
+        FINDINGS,
+        findings.astype(np.int8),
+        patients,
+    )
     missing = [name for name, path in zip(names, paths, strict=True) if path is None]
-    if missing and (check_images if not skip_missing else len(missing) == len(names)):
+    if not missing or packed or not (check_images or skip_missing):
+        return found
+    if not skip_missing or len(missing) == len(names):
         raise DataError(
             f"{folder}: {len(missing):,} of the {len(names):,} images named in {file.name} are"
             f" missing, the first is {missing[0]} (searched {SEARCHED});"
             f" add them, or skip them with --skip-missing"
         )
-    if skip_missing:
-        table = table[[path is not None for path in paths]].reset_index(drop=True)
-        paths = [path for path in paths if path is not None]
-    inside = str(folder / "images") + os.sep
-    found = [
-        path or inside + name for path, name in zip(paths, table["image"].tolist(), strict=True)
-    ]
-    # Not pandas' string type, which is UTF-8; a folder's name need not be UTF-8.
-    table.insert(1, "path", pd.Series(found, index=table.index, dtype=object))
-    return table
-
-
-def labels(catalog: pd.DataFrame) -> np.ndarray:
-    """Return the labels of a catalog as an array.
-
-    Args:
-        catalog: a table from `read_catalog`, or a part of it.
-
-    Returns:
-        uint8 (images, 14) of 0 and 1, with the columns in the order of `FINDINGS`.
-    """
-    return np.ascontiguousarray(catalog[list(FINDINGS)].to_numpy(dtype=np.uint8))
+    return found.select(np.flatnonzero([path is not None for path in paths]))
 
 
 def find_label_file(folder: str | os.PathLike[str]) -> Path:
@@ -97,9 +131,7 @@ def find_label_file(folder: str | os.PathLike[str]) -> Path:
     for name in LABEL_FILES:
         if (folder / name).is_file():
             return folder / name
-    raise DataError(
-        f"{folder}: no label file; expected {LABEL_FILES[2]} or {LABEL_FILES[0]} (or .gz) in it"
-    )
+    raise DataError(f"{folder}: no label file, such as {LABEL_FILES[0]} (see --reader)")
 
 
 def list_images(folder: str | os.PathLike[str]) -> dict[str, str]:
@@ -119,60 +151,80 @@ def list_images(folder: str | os.PathLike[str]) -> dict[str, str]:
     return found
 
 
-def catalog(folder: Path, skip_missing: bool = False, check_images: bool = True) -> Catalog:
-    """Return the catalogue of a data folder, with the checks of `read_catalog`.
+def parse_label_file(file: str | os.PathLike[str]) -> Labels:
+    """Read and check a label file (.csv or .csv.gz)."""
+    from data_prep.readers import table
+    from data_prep.readers.csv_file import CsvFile
 
-    `skip_missing` leaves out images that are named but missing. In a packed folder row i is image i
-    of the array.
-    """
-    packed = is_packed(folder)
-    table = read_catalog(
-        folder, check_images=check_images and not packed, skip_missing=skip_missing and not packed
+    rows = CsvFile(Path(file), split_header=True)
+    if rows.table.empty:
+        raise DataError(f"{file}: no rows below the header")
+    images, patients = rows.column("Image Index"), rows.column("Patient ID")
+    bad = ~images.str.fullmatch(NAME_ONLY)
+    rows.refuse("Image Index", bad, "is not a bare file name, without folders", images)
+    if (twice := images.duplicated()).any():
+        at = int(twice.to_numpy().argmax())
+        raise DataError(f"{rows.where(at)}: the image {images.iloc[at]} is listed twice")
+    bad = ~patients.str.fullmatch(WHOLE_NUMBER)
+    rows.refuse("Patient ID", bad, "is not a whole number", patients)
+    cells = rows.column("Finding Labels")
+    rows.refuse("Finding Labels", cells.str.strip() == "", "is no finding", cells)
+    found = table.named_findings(rows, MAPPING, f"the findings are {', '.join(FINDINGS)}")
+    return Labels(
+        images.tolist(),
+        patients.str.extract("([0-9]+)", expand=False).astype(np.int64).tolist(),
+        np.array(found.tolist(), dtype=np.uint8),
     )
-    if packed and table["image"].tolist() != open_array(folder)[1]["names"]:
-        raise DataError(
-            f"{folder}: label file and packed images do not match;"
-            f" pack it again with 'data-prep pack SOURCE {folder}'"
-        )
-    prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)
-    return Catalog(
-        folder,
-        images=table["image"].tolist(),
-        sources=[path.removeprefix(prefix) for path in table["path"]],
-        classes=FINDINGS,
-        labels=labels(table).astype(np.int8),
-        groups=table["patient"].tolist(),
-    )
 
 
-def official_parts(found: Catalog, seed: int = 0) -> dict[str, np.ndarray]:
-    """Split a data folder by the NIH's lists in it; return the indices of each part.
-
-    The NIH publishes no validation part, so an eighth of the patients of the training list becomes
-    one, chosen by `seed`. Raises `DataError` if a list is missing or empty, an image is in both
-    lists or in neither, a patient is in both, or a part has no images.
-    """
-    train_valid, test = found.folder / TRAIN_VALID_FILE, found.folder / TEST_FILE
-    train_names, test_names = _read_list(train_valid), _read_list(test)
-    if both := train_names & test_names:
-        raise DataError(f"{test}: {min(both)} is also in {train_valid}; remove it from one list")
-    part_of = dict.fromkeys(train_names, 0) | dict.fromkeys(test_names, PARTS.index("test"))
-    if neither := [name for name in found.images if name not in part_of]:
-        raise DataError(
-            f"{len(neither):,} images are in neither list, the first is {neither[0]};"
-            f" {train_valid} and {test} must name all"
-        )
-    parts = np.array([part_of[name] for name in found.images], np.int8)
-    return split_catalog(replace(found, parts=parts), seed=seed)
+def label_files(file: Path, images: set[str]) -> dict[str, bytes | None]:
+    """Return the label files of a folder with these images only: one file, all others None."""
+    return dict.fromkeys(LABEL_FILES) | {file.name: keep_rows(file, images)}
 
 
-def _read_list(file: Path) -> set[str]:
-    try:
-        text = read_limited(file, MAX_TEXT_BYTES).decode("utf-8-sig")
-    except FileNotFoundError:
-        raise DataError(
-            f"{file}: the list is missing; download it from the NIH's page of the archives"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{file}: cannot be read ({error})") from None
-    return {line.strip() for line in io.StringIO(text, newline=None)} - {""}
+def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
+    """Return the bytes of a (checked) label file with only the unchanged rows of these images."""
+    from data_prep.readers.csv_file import read_csv_bytes, split_names, text_format
+
+    file = Path(file)
+    data = read_csv_bytes(file)
+    encoding, separator = text_format(data)
+    # Lines as the CSV reader counts them: str.splitlines also splits at U+2028 and form feeds.
+    lines = list(io.StringIO(data.decode(encoding), newline=""))
+    reader = csv.reader(lines, strict=True, delimiter=separator)
+    at = split_names(next(reader, [])).index("Image Index")
+    kept, start = lines[: reader.line_num], reader.line_num
+    dropped = False
+    for row in reader:
+        if not row or row[at] in images:
+            kept += lines[start : reader.line_num]
+        else:
+            dropped = True
+        start = reader.line_num
+    if not dropped:
+        return file.read_bytes()
+    data = "".join(kept).encode()
+    # No time in the header: the same rows give the same bytes.
+    return gzip.compress(data, mtime=0) if file.suffix == ".gz" else data
+
+
+@cache
+def published_counts() -> dict[str, Any]:
+    """Return the NIH's published counts, of nih_counts.json: per finding, set and patient."""
+    text = resources.files("data_prep").joinpath("nih_counts.json").read_text(encoding="utf-8")
+    content: dict[str, Any] = json.loads(text)
+    return content
+
+
+def finding_counts() -> dict[str, int]:
+    """Return the images per finding, in the order of `FINDINGS`."""
+    counts = published_counts()["counts"]
+    return {finding: int(counts[finding]) for finding in FINDINGS}
+
+
+def finding_sets() -> list[tuple[tuple[str, ...], int]]:
+    """Return each set of findings in the NIH's data set, with the number of its images."""
+    return [
+        (tuple(FINDINGS["abcdefghijklmn".index(letter)] for letter in letters), int(count))
+        for letters, count in published_counts()["combinations"].items()
+    ]

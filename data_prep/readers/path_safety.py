@@ -6,6 +6,7 @@ import json
 import os
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -31,8 +32,7 @@ def same_form(text: str) -> str:
 def locate_files(folder: Path, paths: Sequence[str], listed_in: Path) -> list[str]:
     """Return the (safe) paths as the disk spells them, whose Unicode form may differ.
 
-    Raises `DataError` if one of them is missing. Each folder is listed once, so a million files
-    take seconds.
+    Each folder is listed once, so a million files take seconds.
     """
     listed: dict[str, set[str]] = {}
     respelled: dict[str, dict[str, str]] = {}
@@ -97,32 +97,25 @@ def resolve_wildcards(folder: Path, paths: Sequence[str]) -> list[str]:
 
     `**` stands for folders at any level. The path of a missing image is returned unchanged.
     """
-    places: dict[str, dict[str, list[str]]] = {}  # pattern of folders, name, folders with the name
+    there: dict[str, dict[str, list[str]]] = {}  # pattern of folders, name, files with the name
     found = []
     for path in paths:
         pattern, _, name = path.rpartition("/")
-        if pattern not in places:
-            places[pattern] = _folders_by_name(folder, pattern) if "*" in pattern else {}
-        there = places[pattern].get(name, [])
-        if len(there) > 1:
-            raise DataError(
-                f"{folder}: {path} is both {' and '.join(there[:2])}; remove one, or name its"
-                " folder in the mapping's path"
-            )
-        found += there or [path]
-    return found
-
-
-def _folders_by_name(folder: Path, pattern: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    try:  # of the signs that pathlib replaces, only * is ours
-        places = sorted(folder.glob(re.sub(r"[?[]", r"[\g<0>]", pattern)))
-    except ValueError:
-        raise DataError(f"{folder}: {pattern!r}: '**' must be a whole folder of the path") from None
-    for place in filter(Path.is_dir, places):
-        inside = place.relative_to(folder)
-        for name in _list_folder(place):
-            found.setdefault(name, []).append((inside / name).as_posix())
+        if pattern not in there:
+            there[pattern] = defaultdict(list)
+            # Of the signs that pathlib replaces, only * is ours.
+            places = re.sub(r"[?[]", r"[\g<0>]", f"{pattern}/*")
+            try:
+                files = [*folder.glob(places)] if "*" in pattern else []
+            except ValueError as error:
+                raise DataError(f"{folder}: the path {path!r}: {error}") from None
+            for file in files:
+                there[pattern][file.name].append(file.relative_to(folder).as_posix())
+        same = sorted(there[pattern].get(name, []))
+        if len(same) > 1:
+            where = f"{folder}: {path} is both {' and '.join(same[:2])}"
+            raise DataError(f"{where}; remove one, or name its folder in the mapping's path")
+        found += same or [path]
     return found
 
 

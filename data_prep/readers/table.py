@@ -1,8 +1,4 @@
-"""Read the images and labels that a CSV file lists: CheXpert, MIMIC-CXR, PadChest or a custom CSV.
-
-A column, or a pattern of columns, gives the path of an image. A mapping says what the columns mean,
-see docs/your-images.md.
-"""
+"""Read the images and labels that a CSV file lists; a mapping says what its columns mean."""
 
 from __future__ import annotations
 
@@ -55,12 +51,10 @@ def catalog(
     given = column_mapping.read_mapping(folder, table)
     found = pd.concat([_read_file(folder, part, given) for part in given.files], ignore_index=True)
     if found.empty:
-        raise DataError(
-            f"{folder}: no rows below the header of {' or '.join(given.files.values())}"
-        )
+        raise DataError(f"{folder / next(iter(given.files.values()))}: no rows below the header")
     paths = found["path"].tolist()
     last = folder / [*given.files.values()][-1]
-    if any("*" in path for path in given.paths.values()):
+    if "*" in given.path:
         paths = resolve_wildcards(folder, paths)
     if check_images:
         paths = locate_files(folder, paths, last)
@@ -83,18 +77,10 @@ def catalog(
 def _read_file(folder: Path, part: str, given: ColumnMapping) -> pd.DataFrame:
     """Return path, name, group, part and label of the rows of one file."""
     file = CsvFile(folder / given.files[part])
-    column = given.paths[part]
-    paths = file.pattern(column).str.replace("\\", "/", regex=False)
+    paths = file.pattern(given.path).str.replace("\\", "/", regex=False)
     paths = paths.str.removeprefix(given.remove_prefix or "")
-    file.refuse(
-        column,
-        paths.str.contains(UNSAFE_PATH),
-        lambda cell: (
-            f"the path {cell!r} is not a safe path within the folder; fix it, or cut its start with"
-            " remove_prefix in the mapping"
-        ),
-        paths,
-    )
+    unsafe = "is not a safe path within the folder; fix it, or cut its start with remove_prefix"
+    file.refuse(given.path, paths.str.contains(UNSAFE_PATH), unsafe, paths)
     columns = {"path": paths, "label": _label_codes(file, given)}
     if given.name is not None:
         columns["name"] = file.pattern(given.name)
@@ -103,7 +89,7 @@ def _read_file(folder: Path, part: str, given: ColumnMapping) -> pd.DataFrame:
     if given.split is not None:
         texts = file.pattern(given.split).str.strip().str.lower()
         fix = f"is not a part; use {', '.join(PARTS)}"
-        file.refuse(given.split, ~texts.isin(PART_NAMES), lambda cell: f"{cell!r} {fix}", texts)
+        file.refuse(given.split, ~texts.isin(PART_NAMES), fix, texts)
         columns["part"] = texts.map(PART_NAMES)
     elif part:
         columns["part"] = pd.Series(PART_NAMES[part], index=paths.index)
@@ -116,37 +102,26 @@ def _groups(file: CsvFile, given: ColumnMapping) -> pd.Series:
     if given.group_pattern:
         finds = re.compile(given.group_pattern).search
         groups = texts.map({text: (finds(text) or [""])[0] for text in texts.unique()})
-    file.refuse(
-        given.group,
-        groups == "",
-        lambda cell: (
-            f"no '{given.group_pattern}' in {cell!r}; fix group_pattern"
-            if given.group_pattern
-            else "empty; enter the group of the image"
-        ),
-        texts,
-    )
+    file.refuse(given.group, groups == "", "names no group; fix it, or group_pattern", texts)
     return groups
 
 
 def _label_codes(file: CsvFile, given: ColumnMapping) -> pd.Series:
     """Return the class of each row as a text, or its findings as a tuple of codes."""
     if given.class_:
-        classes = file.column(given.class_)
-        if given.classes:  # as the mapping has them, or else without spaces
-            classes = classes.where(classes.isin(given.classes), classes.str.strip())
-            file.refuse(given.class_, ~classes.isin(given.classes), _no_class, classes)
-        else:
-            classes = classes.str.strip()
-            file.refuse(given.class_, classes == "", _no_class, classes)
+        cells = file.column(given.class_)  # as the mapping has them, or else without spaces
+        classes = cells.where(cells.isin(given.classes), cells.str.strip())
+        bad = ~classes.isin(given.classes) if given.classes else classes == ""
+        file.refuse(given.class_, bad, "is not one of the classes; fix the cell", classes)
         return classes
     if given.labels:
         return named_findings(file, given)
     codes = {}
+    fix = f"is none of {', '.join(filter(None, CODES))}; fix the cell"
     for name in given.findings:
         texts = file.column(name)
         known = {text: finding_code(text) for text in texts.unique()}
-        file.refuse(name, texts.map(known).isna(), _no_code, texts)
+        file.refuse(name, texts.map(known).isna(), fix, texts)
         codes[name] = texts.map(known).astype(np.int8)
     return pd.Series([*zip(*codes.values(), strict=True)], index=file.table.index, dtype=object)
 
@@ -169,14 +144,6 @@ def named_findings(file: CsvFile, given: ColumnMapping, advice: str = "") -> pd.
 def finding_code(cell: str) -> int | None:
     """Return the label of a cell of a finding, or None if the cell is none."""
     return CODES.get(cell.strip().lower().replace(",", "."))
-
-
-def _no_code(cell: str) -> str:
-    return f"{cell!r} is none of {', '.join(filter(None, CODES))}; fix the cell"
-
-
-def _no_class(cell: str) -> str:
-    return f"{cell!r} is not one of the classes; fix the cell, or the mapping's classes"
 
 
 def _names(cell: str, given: ColumnMapping, advice: str) -> tuple[int, ...]:
@@ -221,19 +188,15 @@ def _merge_rows(listed: Catalog, where: Path, given: ColumnMapping) -> Catalog:
     keep = np.unique(rows, return_index=True)[1]
     if not given.merge_rows:
         twice = names[np.bincount(rows).argmax()]
-        raise DataError(
-            f"{where}: the image {twice} is listed twice; remove one row, or join the findings with"
-            " merge_rows = true in the mapping"
-        )
+        fix = "remove one row, or join the findings with merge_rows = true in the mapping"
+        raise DataError(f"{where}: the image {twice} is listed twice; {fix}")
     first: Sequence[int] = keep[rows].tolist()
     for values in (listed.sources, listed.groups, listed.parts):
         if values is not None:
             for at, same in enumerate(first):
                 if values[same] != values[at]:
-                    raise DataError(
-                        f"{where}: rows of {listed.images[at]} differ in path, group or part; fix"
-                        " one"
-                    )
+                    what = f"rows of {listed.images[at]} differ in path, group or part"
+                    raise DataError(f"{where}: {what}; fix one")
     labels = np.full((len(keep), len(listed.classes)), MISSING, dtype=np.int8)
     np.maximum.at(labels, rows, listed.labels)
     return replace(listed.select(keep), labels=labels)

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 
 import data_prep
-from data_prep import folder_state
+from data_prep import manifest
 from data_prep.catalog import part_notes
 from data_prep.files import read_json
 from data_prep.readers import Reader
@@ -209,9 +209,9 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
 def _planes_made(folder: Path) -> int | None:
     """The planes of the images in a folder that data_prep has made; None in any other."""
     if data_prep.is_packed(folder):
-        note = read_json(folder / folder_state.PACKED_FILE)
+        note = read_json(folder / manifest.PACKED_FILE)
     elif data_prep.is_complete(folder):
-        note = folder_state.read_prepared(folder)
+        note = manifest.read_prepared(folder)
     else:
         return None
     return int((note or {}).get("channels", 1))

@@ -14,12 +14,13 @@ from data_prep_tools import (
     make_folder,
     of_whole_sets,
     row,
+    table_of,
     the_line,
     whole_set,
 )
 
-from data_prep import FINDINGS, labels, read_catalog
-from data_prep.readers.nih_labels import keep_rows, parse_label_file
+from data_prep import FINDINGS, open_reader
+from data_prep.readers.nih import keep_rows, parse_label_file
 
 
 def write(folder: Path, *rows: str, header: str = HEADER) -> Path:
@@ -30,27 +31,27 @@ def write(folder: Path, *rows: str, header: str = HEADER) -> Path:
 
 
 def test_reads_a_data_folder(tmp_path: Path) -> None:
-    catalog = read_catalog(make_folder(tmp_path / "set"))
-    assert list(catalog.columns) == ["image", "path", "patient", "followup", *FINDINGS]
-    assert len(catalog) == 24
-    assert catalog["patient"].dtype == np.int64 and catalog["Mass"].dtype == np.uint8
-    assert all(Path(path).is_file() for path in catalog["path"])
-    second = catalog.iloc[1]  # patient 1, follow-up 1: "Edema|Effusion"
-    assert (second["image"], second["patient"], second["followup"]) == ("00000001_001.png", 1, 1)
+    reader = open_reader("nih", make_folder(tmp_path / "set"), channels=1)
+    table = reader.table()
+    assert list(table.columns) == ["image", "path", "row", "group", *FINDINGS]
+    assert len(table) == 24
+    assert table["group"].dtype == np.int64 and table["Mass"].dtype == np.uint8
+    assert all(Path(path).is_file() for path in table["path"])
+    second = table.iloc[1]  # patient 1, follow-up 1: "Edema|Effusion"
+    assert (second["image"], second["group"]) == ("00000001_001.png", 1)
     assert [name for name in FINDINGS if second[name]] == ["Effusion", "Edema"]
-    array = labels(catalog)
-    assert array.shape == (24, 14) and array.dtype == np.uint8 and array.flags.c_contiguous
-    assert array.sum() == catalog[list(FINDINGS)].to_numpy().sum()
+    assert reader.targets.shape == (24, 14) and reader.targets.dtype == np.uint8
+    assert reader.targets.sum() == table[list(FINDINGS)].to_numpy().sum()
 
 
 @of_whole_sets
 def test_the_whole_nih_file_is_right(kind: str, tmp_path: Path) -> None:
     folder = whole_set(kind, tmp_path)
-    catalog = read_catalog(folder, check_images=False)
-    assert len(catalog) == 112_120
-    assert catalog["patient"].nunique() == 30_805
-    assert {name: int(catalog[name].sum()) for name in FINDINGS} == PUBLISHED
-    assert int((labels(catalog).sum(axis=1) == 0).sum()) == 60_361
+    table = table_of(folder, check_images=False)
+    assert len(table) == 112_120
+    assert table["group"].nunique() == 30_805
+    assert {name: int(table[name].sum()) for name in FINDINGS} == PUBLISHED
+    assert int((table[list(FINDINGS)].sum(axis=1) == 0).sum()) == 60_361
 
 
 @pytest.mark.parametrize(
@@ -67,18 +68,18 @@ def test_reads_kaggles_copies(tmp_path: Path, labels: str, images: str) -> None:
     (folder / images).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "moved").rename(folder / images)
     (folder / "Data_Entry_2017.csv").rename(folder / labels)
-    assert all(Path(path).is_file() for path in read_catalog(folder)["path"])
+    assert all(Path(path).is_file() for path in table_of(folder)["path"])
     small = tmp_path / "small"
     assert command("resize", folder, small, "--size", 8, "--num-workers", 1).returncode == 0
     assert command("verify", small, "--num-workers", 1).returncode == 0
-    assert len(read_catalog(small)) == 24
+    assert len(table_of(small)) == 24
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_reads_what_excel_and_pandas_save(tmp_path: Path, separator: str, encoding: str) -> None:
     folder = make_folder(tmp_path / "set")
-    expected = read_catalog(folder)
+    expected = table_of(folder)
     file = folder / "Data_Entry_2017.csv"
     header, *rows = file.read_text().replace(",", separator).splitlines()
     rows = [
@@ -87,9 +88,9 @@ def test_reads_what_excel_and_pandas_save(tmp_path: Path, separator: str, encodi
     ]
     mark = "\ufeff" if encoding == "utf-16-be" else ""
     file.write_bytes((mark + "\r\n".join([header, *rows]) + "\r\n").encode(encoding))
-    assert read_catalog(folder).equals(expected)
+    assert table_of(folder).equals(expected)
     file.write_bytes(keep_rows(file, {"00000002_001.png"}))
-    assert read_catalog(folder)["image"].tolist() == ["00000002_001.png"]
+    assert table_of(folder)["image"].tolist() == ["00000002_001.png"]
 
 
 def test_zip_archives_are_to_be_unpacked(tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_reads_the_archives_layout(tmp_path: Path) -> None:
     (folder / "images_012" / "images").mkdir(parents=True)
     last = "00000012_001.png"
     (folder / "images_001" / "images" / last).rename(folder / "images_012" / "images" / last)
-    catalog = read_catalog(folder)
+    catalog = table_of(folder)
     assert "images_012" in catalog["path"].iloc[-1] and "images_001" in catalog["path"].iloc[0]
 
 
@@ -122,7 +123,7 @@ def test_reads_the_archives_layout(tmp_path: Path) -> None:
 )
 def test_header_variants(tmp_path: Path, header: str) -> None:
     file = write(tmp_path, row("a.png", "Mass"), row("b.png"), header=header)
-    assert parse_label_file(file)["Mass"].tolist() == [1, 0]
+    assert parse_label_file(file).findings[:, FINDINGS.index("Mass")].tolist() == [1, 0]
 
 
 def test_folder_errors_exit_2(tmp_path: Path) -> None:

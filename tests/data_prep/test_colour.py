@@ -26,6 +26,7 @@ def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
+HOW = {"size": 10, "format": "png", "quality": 90, "channels": 3}
 LIBRARIES = {"TIFF": "libtiff", "WEBP": "webp"}
 
 
@@ -73,8 +74,8 @@ def test_a_written_rgb_png_is_what_others_read(width: int) -> None:
 def test_the_middle_is_taken_where_asked() -> None:
     wide = np.zeros((10, 30, 3), dtype=np.uint8)
     wide[:, 10:20] = 255
-    settings = check_settings(10, "png", 90, channels=3, resize_mode="center-crop")
+    settings = check_settings(**HOW, resize_mode="center-crop")
     small = np.asarray(Image.open(io.BytesIO(encode_image(wide, settings))))
     assert small.shape == (10, 10, 3) and (small == 255).all()
-    stretched = encode_image(wide, check_settings(10, "png", 90, channels=3))
+    stretched = encode_image(wide, check_settings(**HOW))
     assert (np.asarray(Image.open(io.BytesIO(stretched)))[:, 0] == 0).all()

@@ -13,10 +13,7 @@ import pytest
 from data_prep_server import publish
 from data_prep_tools import command, digest, make_folder, the_line
 
-import data_prep.nih_pipeline
-import data_prep.packed
-import data_prep.resize
-import data_prep.synthetic_folder
+from data_prep import files
 
 
 @pytest.fixture(autouse=True)
@@ -28,13 +25,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Iterator[list[Any]]:
         return ([work(job)] for job in jobs)
 
-    for module in (
-        data_prep.synthetic_folder,
-        data_prep.nih_pipeline,
-        data_prep.packed,
-        data_prep.resize,
-    ):
-        monkeypatch.setattr(module, "map_in_processes", one_after_the_other, raising=False)
+    monkeypatch.setattr(files, "map_in_processes", one_after_the_other)
 
 
 def a_write_fails(target: Path, *words: object) -> None:

@@ -19,7 +19,7 @@ from PIL import Image, ImageOps
 from data_prep import DataError, read_grey
 from data_prep.errors import MAX_ERROR_LENGTH, printable
 from data_prep.image_decoding import COLOUR_LOST, TRANSPARENCY_LOST, TURNED, decode
-from data_prep.readers.nih_labels import parse_label_file
+from data_prep.readers.nih import parse_label_file
 from gpumon import __main__ as gpumon_command
 from helpers import __main__ as rosetta_command
 
@@ -57,11 +57,11 @@ def test_the_row_of_the_bad_image_goes_and_no_other(tmp_path: Path, odd: str) ->
     file = source / "Data_Entry_2017.csv"
     text = file.read_text().replace(",M,PA,", f',M,"P{odd}A",', 3)
     file.write_text(text, newline="")
-    names = parse_label_file(file)["image"].tolist()
+    names = parse_label_file(file).images
     (source / "images" / names[3]).write_bytes(b"no image")
     quiet(source, tmp_path / "small")
     kept = tmp_path / "small" / file.name
-    assert parse_label_file(kept)["image"].tolist() == names[:3] + names[4:]
+    assert parse_label_file(kept).images == names[:3] + names[4:]
     bad = next(line for line in text.split("\n") if line.startswith(names[3]))
     assert kept.read_bytes().decode() == text.replace(f"{bad}\n", "")
 

@@ -6,21 +6,15 @@ import os
 import resource
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 from data_prep_tools import ROOT, command, make_folder, the_line
 
-from data_prep import (
-    DataError,
-    nih_sources,
-    pack_folder,
-    prepare_nih,
-    resize_folder,
-    verify_folder,
-)
-from data_prep.download import ArchiveSources, RemoteFile, md5_of
+from data_prep import DataError, resize_folder
+from data_prep.nih_pipeline import prepare_nih
+from data_prep.packed import pack_folder
+from data_prep.verify import verify_folder
 
 RESIZE = [sys.executable, "-m", "data_prep", "resize"]
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -70,31 +64,8 @@ def test_a_folder_whose_name_is_not_text_is_a_folder(tmp_path: Path) -> None:
 # --- nih -------------------------------------------------------------------------------------
 
 
-@pytest.fixture(name="sources")
-def sources_fixture(tmp_path: Path) -> ArchiveSources:
-    mine = make_folder(tmp_path / "mine")
-    archives = tmp_path / "archives"
-    archives.mkdir()
-    with tarfile.open(archives / "images_001.tar.gz", "w:gz") as archive:
-        archive.add(mine / "images", "images")
-    (mine / "Data_Entry_2017.csv").rename(archives / "Data_Entry_2017.csv")
-    found = nih_sources(folder=archives)
-    first = found.archives[0]
-    md5 = md5_of(archives / first.name)
-    found.archives = [RemoteFile(first.name, first.url, md5=md5)]
-    return found
-
-
 @pytest.mark.parametrize("where", ["small/in", "."])
-def test_originals_do_not_lie_among_the_small_ones(
-    tmp_path: Path, sources: ArchiveSources, where: str
-) -> None:
+def test_originals_do_not_lie_among_the_small_ones(tmp_path: Path, where: str) -> None:
     """In the same folder each original was overwritten by its own small image."""
     with pytest.raises(DataError, match="the originals would be inside"):
-        prepare_nih(
-            tmp_path / "small",
-            sources=sources,
-            size=8,
-            keep_originals=tmp_path / where,
-            progress=False,
-        )
+        prepare_nih(tmp_path / "small", keep_originals=tmp_path / where, progress=False)

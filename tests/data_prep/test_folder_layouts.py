@@ -25,7 +25,7 @@ def test_published_names_of_parts(tmp_path: Path) -> None:
     assert found.classes == ("glioma",)
     assert found.images == ["Training/glioma/1.jpg", "Val/glioma/3.jpg", "Testing/glioma/2.jpg"]
     assert found.parts is not None and found.parts.tolist() == [0, 1, 2]
-    short = imagefolder.catalog(lay(tmp_path / "b", "tr/a/1.png", "dev/a/2.png", "test/a/3.png"))
+    short = imagefolder.catalog(lay(tmp_path / "b", "train/a/1.png", "dev/a/2.png", "test/a/3.png"))
     assert short.parts is not None and short.parts.tolist() == [0, 1, 2]
     languages = imagefolder.catalog(lay(tmp_path / "c", "tr/1.png", "de/2.png"))
     assert languages.classes == ("de", "tr") and languages.parts is None

@@ -209,14 +209,13 @@ def test_from_the_unpacked_set_to_a_recipes_images(
         (
             {"list.csv": "file;width;height\na.png;1;2\n"},
             ["a.png"],
-            "table.toml with lines such as file = 'list.csv', path = 'file', class = 'width' (see",
+            "table.toml, with lines such as file = 'labels.csv', path = 'image', class = 'label'",
         ),
         ({"notes.txt": ""}, ["scans/a.png"], "there is only one class"),
-        ({}, [], "with lines such as file = 'labels.csv', path = 'image', class = 'label'"),
         (
             {"l.csv": "id,label\n1,a\n2,b\n"},
             ["001.png", "002.png"],
-            "'1' in the column 'id' of l.csv is no image, but '001.png' is there",
+            "'1' in the column 'id' of l.csv is no image: '001.png' is there",
         ),
         ({"x.csv": 'a\n"'}, [], "the layout is unknown"),
         ({"l.csv": "id,label\n1,a\n2,b\n"}, ["1.png"], "the layout is unknown"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from data_prep import DataError
-from data_prep.image_decoding import decode_grey
+from data_prep.image_decoding import decode
 
 
 def jpeg(pixels: np.ndarray, **how: object) -> bytes:
@@ -37,7 +37,7 @@ def test_grey_gives_pillows_pixels(
     height: int, width: int, quality: int, progressive: bool, seed: int
 ) -> None:
     data = jpeg(cloud(height, width, seed=seed), quality=quality, progressive=progressive)
-    pixels = decode_grey(data, "x.jpg")
+    pixels = decode(data, "x.jpg", 1)[..., 0]
     assert pixels.shape == (height, width) and pixels.dtype == np.uint8
     assert np.array_equal(pixels, np.asarray(Image.open(io.BytesIO(data))))
     assert pixels.flags.writeable
@@ -53,5 +53,5 @@ def test_damage_that_pillow_reads_as_one_grey_is_refused(planes: tuple[int, ...]
         good[:half] + bytes(300) + good[half + 300 :]: "extraneous bytes",
     }.items():
         with pytest.raises(DataError, match=reason):
-            decode_grey(data, "x.jpg")
-    assert decode_grey(good[:-2] + b"\0\0\xff\xd9" + b"after the end", "x.jpg").any()
+            decode(data, "x.jpg", 1)[..., 0]
+    assert decode(good[:-2] + b"\0\0\xff\xd9" + b"after the end", "x.jpg", 1)[..., 0].any()

@@ -10,14 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from data_prep_server import Server, fetch, publish, server_fixture
-from data_prep_tools import command, digest, make_folder, quiet, the_line
-from hypothesis import strategies as st
+from data_prep_tools import command, digest, make_folder, quiet, table_of, the_line
 from PIL import Image
 
-import data_prep.nih_pipeline
-import data_prep.prepared_folder
-from data_prep import DataError, read_catalog
-from data_prep.manifest import Row
+import data_prep.files
+from data_prep import DataError
 
 __all__ = ["server_fixture"]
 
@@ -116,7 +113,7 @@ def test_an_image_that_can_no_longer_be_read_goes(source: Path, small: Path) -> 
     (source / "images" / IMAGE).write_bytes(b"broken")
     assert [name for name, _ in quiet(source, small)["rejected"]] == [IMAGE]
     assert not (small / "images" / IMAGE).exists()
-    assert IMAGE not in set(read_catalog(small)["image"])
+    assert IMAGE not in set(table_of(small)["image"])
     assert "cannot be read" in table(small)[IMAGE]["problem"]
     assert same_as_new(source, small)
 
@@ -163,9 +160,9 @@ def test_an_archive_is_removed_when_its_images_are_on_the_disk(
         steps.append((len(done), (folder / ".fetching" / now).exists()))
         assert not any((folder / ".fetching" / name).exists() for name in done)
 
-    monkeypatch.setattr(data_prep.nih_pipeline, "sync_filesystem", sync)
+    monkeypatch.setattr(data_prep.files, "sync_filesystem", sync)
     fetch(publish(server.folder, source), server, tmp_path / "small")
-    assert steps == [(0, True), (1, True), (2, True)]
+    assert steps == [(0, True), (1, True), (2, True), (3, False)]
 
 
 def test_images_gone_from_an_nih_folder_are_fetched_again(
@@ -183,8 +180,3 @@ def test_images_gone_from_an_nih_folder_are_fetched_again(
     (tmp_path / "small" / "manifest.csv").unlink()
     with pytest.raises(DataError, match=r"use the folder as it is, or remove it and run again"):
         fetch(listing, server, tmp_path / "small")
-
-
-names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
-digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
-rows = st.builds(Row, names, names, st.integers(0, 10**12), digests, names, digests, st.text())

@@ -8,10 +8,19 @@ from pathlib import Path
 
 import pytest
 from data_prep_server import Server, fetch, no_pause_fixture, publish, server_fixture
-from data_prep_tools import command, digest, kill, make_folder, start, the_line, wait_until
+from data_prep_tools import (
+    command,
+    digest,
+    kill,
+    make_folder,
+    start,
+    table_of,
+    the_line,
+    wait_until,
+)
 
-import data_prep.download
-from data_prep import DataError, read_catalog, resize_folder
+import data_prep.nih_pipeline
+from data_prep import DataError, resize_folder
 from data_prep.download import nih_sources
 
 __all__ = ["no_pause_fixture", "server_fixture"]
@@ -37,7 +46,7 @@ def test_the_whole_way(tmp_path: Path, server: Server) -> None:
     assert {name: small[name] for name in images} == {name: resized[name] for name in images}
     beside = {"Data_Entry_2017_v2020.csv", "prepared.json", "manifest.csv"}
     assert set(small) == {*images, *beside}
-    assert len(read_catalog(tmp_path / "small")) == 24
+    assert len(table_of(tmp_path / "small")) == 24
     asked = len(server.asked)
     assert fetch(listing, server, tmp_path / "small")["written"] == 0
     assert len(server.asked) == asked  # nothing is fetched again
@@ -105,7 +114,7 @@ def test_images_in_no_archive_and_bad_images(tmp_path: Path, server: Server) -> 
     listing = publish(server.folder, source)
     made = fetch(listing, server, tmp_path / "small")
     assert (made["absent"], [name for name, _ in made["rejected"]]) == (1, ["00000002_000.png"])
-    assert len(read_catalog(tmp_path / "small")) == 22
+    assert len(table_of(tmp_path / "small")) == 22
 
 
 def test_a_kill_at_a_random_moment(tmp_path: Path, server: Server) -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 
 import data_prep.png
 from data_prep import DataError
-from data_prep.image_decoding import MAX_PIXELS, decode_grey
+from data_prep.image_decoding import MAX_PIXELS, decode
 from data_prep.png import SIGNATURE, decode_grey_png, encode_png, resize_square
 
 LIMIT = MAX_PIXELS
@@ -70,7 +70,7 @@ def test_every_filter_gives_pillows_pixels(
     image = np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
     data = by_hand(image, filters, pieces)
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), image)
-    read = decode_grey(data, "x")
+    read = decode(data, "x", 1)[..., 0]
     assert np.array_equal(read, image)
     assert read.flags.writeable and read.flags.c_contiguous
 
@@ -82,7 +82,7 @@ def test_what_is_written_is_read_by_pillow(is_noisy: bool, shape: tuple[int, int
     data = encode_png(image, is_noisy=is_noisy)
     with Image.open(io.BytesIO(data)) as read:
         assert read.mode == "L" and np.array_equal(np.asarray(read), image)
-    assert np.array_equal(decode_grey(data, "x"), image)
+    assert np.array_equal(decode(data, "x", 1)[..., 0], image)
 
 
 def test_other_kinds_are_left_to_pillow() -> None:
@@ -91,7 +91,7 @@ def test_other_kinds_are_left_to_pillow() -> None:
         buffer = io.BytesIO()
         grey.convert(mode).save(buffer, "PNG")
         assert decode_grey_png(buffer.getvalue(), LIMIT) is None
-        assert decode_grey(buffer.getvalue(), "x").shape == (16, 16)
+        assert decode(buffer.getvalue(), "x", 1)[..., 0].shape == (16, 16)
 
 
 def test_a_bomb_is_not_inflated() -> None:
@@ -104,7 +104,7 @@ def test_a_bomb_is_not_inflated() -> None:
     assert decode_grey_png(bomb, LIMIT) is None
     huge = SIGNATURE + chunk(b"IHDR", struct.pack(">IIBBBBB", 10**5, 10**5, 8, 0, 0, 0, 0))
     with pytest.raises(DataError, match="than an X-ray can have"):
-        decode_grey(huge + chunk(b"IDAT", data) + chunk(b"IEND", b""), "x")
+        decode(huge + chunk(b"IDAT", data) + chunk(b"IEND", b""), "x", 1)[..., 0]
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 200), st.integers(0, 2**32 - 1))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
+import html
 import io
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -17,33 +17,19 @@ RNG = np.random.Generator(np.random.PCG64(8))
 FOLDER = ("--reader", "imagefolder")
 
 
-class Page(HTMLParser):
-    """The tags, the sources of images and the text of each heading's section."""
+class Page:
+    """The rows of the tables, the text of each heading's section, and the images."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.images: list[str] = []
-        self.sections: dict[str, str] = {}
-        self.rows: list[list[str]] = []
-        self.heading, self.inside = "", ""
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.inside = tag
-        if tag == "tr":
-            self.rows.append([])
-        if tag == "img":
-            self.images.append(dict(attributes)["src"] or "")
-
-    def handle_data(self, data: str) -> None:
-        if self.inside == "h2" and data.strip():
-            self.heading, self.inside = data, ""
-        elif self.inside in ("td", "th") and data.strip():
-            self.rows[-1].append(data)
-        else:
-            self.sections[self.heading] = self.sections.get(self.heading, "") + data
+        self.text = path.read_text(encoding="utf-8")
+        rows = re.findall("<tr>(.*?)</tr>", self.text, re.DOTALL)
+        self.rows = [[*map(html.unescape, re.findall("<t[dh]>(.*?)</t[dh]>", row))] for row in rows]
+        first, *sections = self.text.split("<h2>")
+        self.sections = {"": first}
+        for section in sections:
+            heading, _, rest = section.partition("</h2>")
+            self.sections[heading] = html.unescape(re.sub("<[^>]*>", "", rest))
+        self.images = re.findall('src="([^"]*)"', self.text)
 
 
 def picture(path: Path, width: int = 30) -> None:
@@ -73,13 +59,8 @@ def test_the_page_shows_what_is_in_the_folder(folder: Path) -> None:
     assert done.stdout == f"{output}: 25 of 25 images sampled, 1 unreadable\n"
     page = Page(output)
     assert ["images", "25", "8", "8", "9"] in page.rows
-    assert ["dog", "13", "4", "4", "5"] in page.rows and [
-        "<b>cat&",
-        "12",
-        "4",
-        "4",
-        "4",
-    ] in page.rows
+    assert ["dog", "13", "4", "4", "5"] in page.rows
+    assert ["<b>cat&", "12", "4", "4", "4"] in page.rows
     assert ["31 x 20", "7"] in page.rows and ["30 x 20", "9"] in page.rows
     assert "passed over: 1 .txt" in page.sections[""]
     assert "the group p00 is in both train and test" in page.sections[""]
@@ -88,9 +69,8 @@ def test_the_page_shows_what_is_in_the_folder(folder: Path) -> None:
     data = base64.b64decode(page.images[0].removeprefix("data:image/jpeg;base64,"))
     assert Image.open(io.BytesIO(data)).size[1] == 20
     # Labels are text, and nothing is loaded from elsewhere.
-    assert "b" in page.tags and "<b>cat&" in page.sections["train"]
-    assert not {"script", "link", "iframe"} & set(page.tags) and len(page.tags) > 50
-    assert not re.search(r"https?://", output.read_text())
+    assert "<b>cat&" in page.sections["train"] and "<b>cat&" not in page.text
+    assert not re.search(r"<(script|link|iframe)|https?://", page.text)
 
 
 def test_the_sample_is_bounded_and_repeats(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from threading import Timer
 
 import numpy as np
 import pytest
-from data_prep_tools import HEADER, digest
+from data_prep_tools import HEADER, digest, table_of
 from PIL import Image
 
 from data_prep import (
@@ -15,12 +15,11 @@ from data_prep import (
     DataError,
     files,
     generate_nih,
-    read_catalog,
     read_grey,
     resize_folder,
     synthetic_folder,
 )
-from data_prep.readers import nih_labels
+from data_prep.readers import nih
 from data_prep.synthetic_nih import assign_findings, generate_xray
 
 
@@ -29,7 +28,7 @@ def test_the_layout_is_the_nihs(tmp_path: Path) -> None:
     text = (tmp_path / "demo" / "Data_Entry_2017.csv").read_text()
     assert text.splitlines()[0] == HEADER
     assert all(line.count(",") == 10 for line in text.splitlines())
-    catalog = read_catalog(tmp_path / "demo")
+    catalog = table_of(tmp_path / "demo")
     assert catalog["image"].iloc[0] == "00000001_000.png" and len(catalog) == 6
     for path in catalog["path"]:
         with Image.open(path) as image:
@@ -43,10 +42,10 @@ def test_frequencies_and_follow_ups() -> None:
     jobs, table = assign_findings(1600, 0)
     rows = [line.split(",") for line in table.splitlines()[1:]]
     assert len(rows) == 1600 and len({name for name, *_ in rows}) == 1600
-    of = nih_labels.published_counts()["images"]
-    known = {findings for findings, _ in nih_labels.finding_sets()}
+    of = nih.published_counts()["images"]
+    known = {findings for findings, _ in nih.finding_sets()}
     assert {job[3] for job in jobs} <= known  # only what comes together at the NIH's
-    for finding, count in nih_labels.finding_counts().items():
+    for finding, count in nih.finding_counts().items():
         have = sum(finding in job[3] for job in jobs)
         assert have >= 1600 / 20 - 9, finding
         if count > of / 10:  # the frequent ones are about as frequent
@@ -74,7 +73,10 @@ def test_whoever_comes_second_waits_for_the_same_demo(
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
     held = files.exclusive_lock(tmp_path / "demo")
     held.__enter__()
-    with pytest.raises(DataError, match="writing to this folder"), monkeypatch.context() as patch:
+    with (
+        pytest.raises(DataError, match="another data-prep"),
+        monkeypatch.context() as patch,
+    ):
         patch.setattr(synthetic_folder, "LOCK_TIMEOUT", 0.2)
         generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
     Timer(0.5, held.__exit__, (None, None, None)).start()

@@ -199,14 +199,3 @@ def test_the_rows_of_an_image_are_joined(tmp_path: Path) -> None:
     mapping = {"file": "list.csv", "path": "id", "class": "name", "merge_rows": True}
     with pytest.raises(DataError, match="'merge_rows' joins findings only"):
         read(tmp_path, mapping, list_csv=text)
-
-
-def test_a_path_for_each_part(tmp_path: Path) -> None:
-    files = {"train": "a.csv", "test": "b.csv"}
-    for part in ("a", "b"):
-        picture(tmp_path / "set" / part / "1.png")
-        (tmp_path / "set" / f"{part}.csv").write_text("id,c\n1,x\n")
-    mapping = {"file": files, "path": {"train": "a/{id}.png", "test": "b/{id}.png"}, "class": "c"}
-    assert table.catalog(tmp_path / "set", mapping).images == ["a/1.png", "b/1.png"]
-    with pytest.raises(DataError, match="'path' and 'file' differ in their parts"):
-        table.catalog(tmp_path / "set", mapping | {"path": {"train": "a/{id}.png"}})

@@ -1,4 +1,4 @@
-"""Verifying a folder, the NIH's lists, and the packed form."""
+"""Verifying a folder, and the packed form."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from data_prep_tools import (
     command,
@@ -14,21 +13,15 @@ from data_prep_tools import (
     make_folder,
     of_whole_sets,
     row,
+    table_of,
     whole_set,
 )
 
-from data_prep import (
-    DataError,
-    pack_folder,
-    read_catalog,
-    read_grey,
-    resize_folder,
-    verify_folder,
-)
-from data_prep.folder_state import open_array
-from data_prep.readers import nih
-from data_prep.readers.nih_labels import finding_counts
-from data_prep.verify import Report
+from data_prep import DataError, read_grey, resize_folder
+from data_prep.manifest import open_array
+from data_prep.packed import pack_folder
+from data_prep.readers.nih import finding_counts
+from data_prep.verify import Report, verify_folder
 
 
 def verify(folder: Path) -> Report:
@@ -88,58 +81,13 @@ def test_the_nihs_frequencies(kind: str, tmp_path: Path) -> None:
     assert len(report.problems) == 1 and "112,120 images are named" in report.problems[0]
 
 
-def lists(folder: Path, catalog: pd.DataFrame, in_test: set[int]) -> tuple[Path, Path]:
-    chosen = catalog["patient"].isin(in_test)
-    files = folder / "train_val_list.txt", folder / "test_list.txt"
-    for file, rows in zip(files, (catalog[~chosen], catalog[chosen]), strict=True):
-        file.write_text("\n".join(rows["image"]) + "\n")
-    return files
-
-
-def test_the_nihs_lists(tmp_path: Path) -> None:
-    folder = make_folder(tmp_path / "set", patients=20)
-    catalog = read_catalog(folder)
-    files = lists(folder, catalog, {2, 3, 5, 7})
-    parts = nih.official_parts(nih.catalog(folder), seed=4)
-    split = {part: catalog.iloc[rows] for part, rows in parts.items()}
-    assert set(split["test"]["patient"]) == {2, 3, 5, 7}
-    assert split["valid"]["patient"].nunique() == 2 and split["train"]["patient"].nunique() == 14
-    assert sum(map(len, split.values())) == len(catalog)
-    assert not set(split["valid"]["patient"]) & set(split["train"]["patient"])
-    done = command("verify", folder, "--quick")
-    assert done.returncode == 0 and "NIH's lists" in done.stdout
-    assert verify(folder).ok
-    resize_folder(folder, tmp_path / "small", size=8, progress=False)
-    assert (tmp_path / "small" / "test_list.txt").read_bytes() == files[1].read_bytes()
-
-
-def test_wrong_lists(tmp_path: Path) -> None:
-    folder = make_folder(tmp_path / "set")
-    found = nih.catalog(folder)
-    train, test = lists(folder, read_catalog(folder), {1, 2})
-    good = test.read_text()
-    test.write_text(good + "00000005_000.png\n")
-    with pytest.raises(DataError, match="is also in"):
-        nih.official_parts(found)
-    train.write_text(train.read_text().replace("00000005_000.png\n", ""))
-    with pytest.raises(DataError, match="the group 5 is in both train and test"):
-        nih.official_parts(found)
-    assert any("the group 5" in problem for problem in verify(folder).problems)
-    test.write_text(good)
-    with pytest.raises(DataError, match="1 images are in neither list"):
-        nih.official_parts(found)
-    test.unlink()
-    with pytest.raises(DataError, match="the list is missing"):
-        nih.official_parts(found)
-
-
 def test_packed_images_are_the_files(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set", patients=50)
     pack_folder(folder, tmp_path / "packed", progress=False)
     images, note = open_array(tmp_path / "packed")
     assert images.shape == (100, 16, 16) and images.dtype == np.uint8
     assert isinstance(images, np.memmap) and not images.flags.writeable
-    files = read_catalog(folder)
+    files = table_of(folder)
     assert note["names"] == files["image"].tolist()
     for image, path in zip(images, files["path"], strict=True):
         assert np.array_equal(image, read_grey(path))

@@ -44,7 +44,7 @@ def test_every_page_and_executed_notebook_is_there(site: Path) -> None:
 
 def test_commands_and_python_names_are_filled_in(site: Path) -> None:
     assert "--hang-timeout" in (site / "commands.html").read_text(encoding="utf-8")
-    assert "split_by_patient" in (site / "commands.html").read_text(encoding="utf-8")
+    assert "open_reader" in (site / "commands.html").read_text(encoding="utf-8")
 
 
 def test_an_executed_notebook_has_its_charts_and_tables(site: Path) -> None:

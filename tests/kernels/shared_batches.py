@@ -15,6 +15,7 @@ from notebook_cells import SIDE, write_different_images
 from notebook_program import Names, in_each, names_of
 
 import data_prep
+from data_prep.packed import pack_folder
 from data_prep.readers.catalog_reader import CatalogReader
 from helpers.training import image_data, notebook_recipe
 from helpers.training.batch_arrays import in_memory
@@ -101,7 +102,7 @@ def assert_grey_is_read(notebook: str, folder: Path) -> None:
     """From files, from a packed folder, and from a folder that is not prepared."""
     written, files = write_different_images(folder, ".png"), folder / "files"
     data_prep.resize_folder(written, files, size=SIDE, num_workers=1, progress=False)
-    data_prep.pack_folder(files, folder / "array", num_workers=1, progress=False)
+    pack_folder(files, folder / "array", num_workers=1, progress=False)
     names = names_of(notebook, folder, data=str(files))
     for source in (files, folder / "array", written):
         images = image_data.load_data(names["run"].setup.recipe.recipe, source)

@@ -205,7 +205,7 @@ def test_a_stand_in_that_was_cut_short_is_finished(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    for broken in ("data_prep.synthetic_folder.sync_filesystem", "data_prep.resize.finish_target"):
+    for broken in ("data_prep.files.sync_filesystem", "data_prep.prepared_folder.finish_target"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(broken, interrupted)
             image_folders.prepare_data(recipe)

@@ -14,6 +14,7 @@ from PIL import Image
 
 import data_prep
 from data_prep import files
+from data_prep.packed import pack_folder
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
@@ -108,7 +109,7 @@ def test_of_jobs_that_begin_together_one_makes_the_data(
 def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
     generated: Path, tmp_path: Path
 ) -> None:
-    data_prep.pack_folder(generated, tmp_path / "packed", progress=False)
+    pack_folder(generated, tmp_path / "packed", progress=False)
     setup = parameters.resolve(
         "N", recipe="demo", data=tmp_path / "packed", devices=1, run=tmp_path, batch_size=8
     )
