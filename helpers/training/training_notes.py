@@ -70,12 +70,17 @@ class Batches:
         if pixels:
             self.pixels.append(batch_arrays.kept(found))
 
-    def compared(self, part: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The numbers of all images; which are numbers of the part's; and which of these have
-        other labels there."""
-        numbers = joined([np.zeros(0, int), *self._numbers])
-        labels = joined([part.targets[:0], *self._targets])[numbers != FILLED]
-        numbers = numbers[numbers != FILLED].astype(np.int64)
+    def compared(
+        self, part: Part, *, filled: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The numbers of all images; which are in the part; which of these have other labels there.
+
+        Without what fills a batch up, if batches may be ``filled``.
+        """
+        numbers = joined([np.zeros(0, int), *self._numbers]).astype(np.int64)
+        labels = joined([part.targets[:0], *self._targets])
+        if filled:
+            numbers, labels = numbers[numbers != FILLED], labels[numbers != FILLED]
         known = (numbers >= 0) & (numbers < len(part))
         others = training_checks.other_labels(labels[known], part.targets[numbers[known]])
         return numbers, known, others
@@ -222,7 +227,7 @@ class EvaluationNotes(Batches):
 
     def evaluation(self, name: str, part: Part, run: RunState, processes: int) -> Evaluation:
         """This process's part of an evaluation; all processes together evaluate each image once."""
-        numbers, known, others = self.compared(part)
+        numbers, known, others = self.compared(part, filled=True)
         wrong = int((~known).sum()) + len(numbers) - len(np.unique(numbers))
         bad = {*numbers[known][others].tolist()}
         first = joined(self.pixels) if self.pixels else ()
