@@ -299,8 +299,6 @@ class Tested(NamedTuple):
     """The notebooks that have a process for each device."""
     kept: str = "replica 0's"
     """Whose BatchNorm statistics are kept on two devices."""
-    given: Mapping[str, Any] = {}
-    """More of the notebook's parameters."""
     ranks: str = ""
     """The framework's module, if a launcher starts the notebook's processes."""
 
@@ -340,7 +338,7 @@ def ended(
     recipe = write(folder / "recipe", tested.module)
     recipe.write_text(recipe.read_text().replace("milestones = [2, 4]", "milestones = [1]"))
     how: dict[str, Any] = {"run": str(folder / "run"), "recipe": str(recipe), "devices": devices}
-    how |= {"batch_size": 8, "epochs": 2, "num_workers": 1, **tested.given, **given}
+    how |= {"batch_size": 8, "epochs": 2, "num_workers": 1, **given}
     measured = all(plant.measured for plant in plants)
     asked, error = (notebook, [dict(plant.texts) for plant in plants], how, measured), ""
     try:
