@@ -1,4 +1,4 @@
-"""Colour: read as Pillow reads it, kept through resizing, written as a PNG that others read."""
+"""Colour and JPEG: read as Pillow reads them, kept through resizing, written as others read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image, features
 
 from data_prep import DataError
@@ -79,3 +81,41 @@ def test_the_middle_is_taken_where_asked() -> None:
     assert small.shape == (10, 10, 3) and (small == 255).all()
     stretched = encode_image(wide, check_settings(**HOW))
     assert (np.asarray(Image.open(io.BytesIO(stretched)))[:, 0] == 0).all()
+
+
+def cloud(height: int, width: int, planes: tuple[int, ...] = (), seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    return random.integers(0, 256, (height, width, *planes), dtype=np.uint8)
+
+
+@given(
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.integers(1, 100),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=60)
+def test_grey_gives_pillows_pixels(
+    height: int, width: int, quality: int, progressive: bool, seed: int
+) -> None:
+    how = {"quality": quality, "progressive": progressive}
+    data = saved(Image.fromarray(cloud(height, width, seed=seed)), "JPEG", **how)
+    pixels = decode(data, "x.jpg", 1)[..., 0]
+    assert pixels.shape == (height, width) and pixels.dtype == np.uint8
+    assert np.array_equal(pixels, np.asarray(Image.open(io.BytesIO(data))))
+    assert pixels.flags.writeable
+
+
+@pytest.mark.parametrize("planes", [(), (3,)])
+def test_damage_that_pillow_reads_as_one_grey_is_refused(planes: tuple[int, ...]) -> None:
+    pytest.importorskip("simplejpeg")
+    good = saved(Image.fromarray(cloud(200, 200, planes)), "JPEG", quality=90)
+    half = len(good) // 2
+    for data, reason in {
+        good[:half] + b"\xff\xd9" + good[half:]: "premature end of data segment",
+        good[:half] + bytes(300) + good[half + 300 :]: "extraneous bytes",
+    }.items():
+        with pytest.raises(DataError, match=reason):
+            decode(data, "x.jpg", 1)[..., 0]
+    assert decode(good[:-2] + b"\0\0\xff\xd9" + b"after the end", "x.jpg", 1)[..., 0].any()

@@ -20,6 +20,7 @@ from data_prep.catalog import (
     split_catalog,
 )
 from data_prep.readers import READERS, check_reader
+from data_prep.synthetic_shapes import generate_cifar10
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -195,3 +196,26 @@ def test_unknown_readers_options_and_folders(tmp_path: Path) -> None:
         open_reader("imagefolder", tmp_path / "nowhere")
     with pytest.raises(DataError, match="channels is 2"):
         open_reader("imagefolder", tmp_path, channels=2)
+
+
+@pytest.fixture(name="binary", scope="module")
+def binary_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("binary")
+    generate_cifar10(folder, images=120, progress=False)
+    return folder
+
+
+def test_the_planes_are_red_green_blue(binary: Path) -> None:
+    record = (binary / "data_batch_2.bin").read_bytes()[3073 : 2 * 3073]
+    reader = open_reader("cifar10", binary)
+    image = reader.read(21)  # 20 in the first batch
+    assert reader.targets[21] == record[0]
+    assert image[0, 0].tolist() == [record[1], record[1 + 1024], record[1 + 2048]]
+    assert image[3, 7, 1] == record[1 + 1024 + 3 * 32 + 7]
+
+
+def test_parts_are_as_published(binary: Path) -> None:
+    reader = open_reader("cifar10", binary, valid=0.1)
+    parts = reader.parts()
+    assert parts["test"].tolist() == list(range(100, 120))
+    assert len(parts["valid"]) == 10 and len(parts["train"]) == 90
