@@ -3,26 +3,38 @@
 Specific to Chainer: one process holds all CPU devices. Between GPUs, MultiprocessParallelUpdater
 forks a process for each, which only a process can do that has not started CUDA. So nothing here
 starts CUDA before the notebook's first step or evaluation, and the fairness check computes in
-processes of its own (:func:`apart`).
+processes of its own (:func:`apart`). ParallelUpdater **sums** its devices' gradients instead of
+averaging them, so every loss here is divided by the whole batch and not by the device's share.
+
+Arrays have torchvision's layout already; only the names of parameters differ, so a link's path in
+the model must be torchvision's. BatchNorm counts nothing like ``num_batches_tracked``, and its
+``avg_var`` is the unbiased variance, as PyTorch's is.
 """
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias
 
 import chainer
+import chainer.functions as F
+import chainer.links as L
 import numpy as np
 from chainer.backends import cuda
 from chainer.iterators import MultiprocessIterator
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from helpers.frameworks import library_versions, memory, precisions, replicas
-from helpers.frameworks.chainer_checks import *
-from helpers.frameworks.chainer_state import *
-from helpers.frameworks.interface import Found, Seen, Watch
+from helpers.frameworks import libraries, precisions, replicas, weight_layout
+from helpers.frameworks.interface import Found, Seen, Watch, rule_of
+from helpers.networks import chainer as networks
+from helpers.networks import custom
+from helpers.recipe import RECIPES
+
+Device: TypeAlias = chainer.backend.Device
+Model: TypeAlias = chainer.Chain
 
 NAME = "Chainer"
 KERNEL = "chainer"
@@ -37,7 +49,6 @@ WORKSPACE = 512 * 2**20
 """Bytes a convolution of cuDNN may take for its work. CuPy's 8 MiB rule out most algorithms; more
 than this would be missing for the batch on a GPU of 16 GB (one block of it stays in the pool)."""
 
-# What Chainer cannot do, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
     "bf16": "Chainer has no bfloat16",
@@ -59,7 +70,7 @@ SKIPPED = {
 def versions() -> dict[str, str]:
     found = {name: version(name) for name in ("chainer", "chainercv", "numpy")}
     found |= {"cupy": cuda.cupy.__version__} if cuda.available else {}
-    return found | library_versions.nvidia()
+    return found | libraries.nvidia()
 
 
 def list_devices(kind: str, count: int) -> list[Device]:
@@ -80,7 +91,7 @@ def configure(precision: str, kind: str) -> None:
     cuda.set_max_workspace_size(WORKSPACE)  # of those that make do with so much memory
     chainer.global_config.cudnn_fast_batch_normalization = True  # cuDNN's persistent kernels
     if kind == "cpu":  # where NumPy's arrays come from the C library, each time anew
-        memory.keep_freed()
+        libraries.keep_freed()
 
 
 def synchronize(devices: Sequence[Device]) -> None:
@@ -102,30 +113,19 @@ def queued(device: Device) -> Callable[[], None] | None:
 
 
 def watch(replica: Any) -> Watch:
-    optimizer, before = replica.optimizer, replica.optimizer.t
-
-    def updates() -> int:
-        return int(optimizer.t) - before
+    optimizer = replica.optimizer
 
     def seen() -> Seen:
-        kind = type(optimizer).__name__
-        name = {"Adam": "adam", "SGD": "sgd"}.get(kind, kind)
-        if name.endswith("MomentumSGD"):
-            name = "momentum" if optimizer.momentum else "sgd"
-        held = [each for _, each in trained(replica.network) if each.update_rule.enabled]
+        held = [each for _, each in _trained(replica.network) if each.update_rule.enabled]
         rules = [each.update_rule for each in held]
-        names = {
-            "adam": {"beta 1": "beta1", "beta 2": "beta2"},
-            "momentum": {"momentum": "momentum"},
-        }
         found = {
             what: [getattr(rule.hyperparam, theirs) for rule in rules]
-            for what, theirs in names.get(name, {}).items()
+            for what, theirs in _CONSTANTS.items()
+            if hasattr(optimizer, theirs)
         }
         hooks = optimizer._hookable._pre_update_hooks
-        decay = sum(getattr(hook, "rate", 0.0) for hook in hooks.values())
         found["weight decay"] = [
-            decay + sum(getattr(hook, "rate", 0.0) for hook in own.values())
+            sum(getattr(hook, "rate", 0.0) for hook in (*hooks.values(), *own.values()))
             for own in (rule._hookable._pre_update_hooks for rule in rules)
         ]
         rate = "alpha" if hasattr(optimizer, "alpha") else "lr"
@@ -133,27 +133,30 @@ def watch(replica: Any) -> Watch:
         found["rate factor"] = [
             getattr(rule.hyperparam, rate) / first if first else 1.0 for rule in rules
         ]
-        if name == "adam":
+        if hasattr(optimizer, "eps"):
             epsilon = optimizer.eps
             if any("like_pytorch" in hook for hook in hooks):  # it has the bias correction in it
                 epsilon /= math.sqrt(1 - optimizer.beta2 ** max(optimizer.t, 1))
             found["epsilon"] = [epsilon]
         return Seen(
-            name,
+            rule_of(optimizer, getattr(optimizer, "momentum", None)),
             found,
-            updates(),
-            str(dtype_of(replica.network)),
+            optimizer.t,
+            str(_dtype_of(replica.network)),
             "eager",
             precisions.tf32_allowed(),
             max((pool["num_threads"] for pool in threadpool_info()), default=None),
             sum(each.size for each in held),
-            rate_in_velocity=kind == "MomentumSGD",
+            rate_in_velocity=type(optimizer).__name__ == "MomentumSGD",
         )
 
     def held() -> list[np.ndarray]:
-        return [cuda.to_cpu([*trained(replica.network)][-1][1].array)]
+        return [cuda.to_cpu([*_trained(replica.network)][-1][1].array)]
 
-    return Watch(partial(learning_rate, replica.optimizer), updates, seen, held)
+    return Watch(partial(_learning_rate, optimizer), lambda: int(optimizer.t), seen, held)
+
+
+_CONSTANTS = {"beta 1": "beta1", "beta 2": "beta2", "momentum": "momentum"}
 
 
 def make_current(device: Device, threads: int | None) -> None:
@@ -202,3 +205,187 @@ def _started() -> bool:
     except driver.CUDADriverError:
         return False
     return True
+
+
+# What a link calls its arrays, and what torchvision calls them.
+_NAMES = {
+    "W": "weight",
+    "b": "bias",
+    "gamma": "weight",
+    "beta": "bias",
+    "avg_mean": "running_mean",
+    "avg_var": "running_var",
+}
+
+
+def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
+    arrays = dict(_arrays(model))
+    wrong = sorted(arrays.keys() ^ weights.keys())
+    wrong += [name for name in arrays.keys() & weights if arrays[name].shape != weights[name].shape]
+    weight_layout.refuse(wrong)
+    with chainer.using_device(model.device):
+        for name, array in arrays.items():
+            array[...] = model.xp.asarray(weights[name], dtype=array.dtype)
+
+
+def dump_weights(model: Model) -> dict[str, np.ndarray]:
+    return {name: cuda.to_cpu(array).copy() for name, array in _arrays(model)}
+
+
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+    chainer.serializers.NpzDeserializer(state).load(replica.optimizer)
+
+
+def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
+    found = chainer.serializers.DictionarySerializer()
+    found.save(replica.optimizer)
+    return {name: np.array(array) for name, array in found.target.items()}
+
+
+def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
+    """Arrays by Chainer's names, as ``NpzDeserializer`` reads them; the model keeps everything
+    else. The networks of ``helpers.networks.chainer`` have the recipe's BatchNorm already.
+    """
+    found = {name: np.asarray(value) for name, value in _held(model)}
+    for name in found:
+        if (known := _canonical(model, name)) in weights:
+            found[name] = np.asarray(weights[known])
+    return found
+
+
+def _trained(model: Model) -> Iterator[tuple[str, chainer.Parameter]]:
+    """Canonical name and parameter of everything that is trained."""
+    return ((_canonical(model, path[1:]), each) for path, each in model.namedparams())
+
+
+def _dtype_of(model: Model) -> np.dtype:
+    """The type the model computes in."""
+    return next(model.params()).dtype
+
+
+def _learning_rate(optimizer: Any) -> float:
+    return float(optimizer.alpha if hasattr(optimizer, "alpha") else optimizer.lr)
+
+
+def _held(model: Model) -> Iterator[tuple[str, Any]]:
+    """Chainer's own name and value of everything that links keep: ``features/conv0/W``."""
+    for path, link in model.namedlinks():
+        for name in sorted({*link._params, *link._persistent}):
+            value = getattr(link, name)
+            held = value.array if isinstance(value, chainer.Parameter) else value
+            yield f"{path}/{name}".lstrip("/"), held
+
+
+def _canonical(model: Model, name: str) -> str:
+    """The canonical name of what Chainer calls ``name``; a custom network keeps Chainer's."""
+    link, _, own = name.rpartition("/")
+    if custom.is_own(model) or own not in _NAMES:
+        return name
+    return f"{link.replace('/', '.')}.{_NAMES[own]}"
+
+
+def _arrays(model: Model) -> Iterator[tuple[str, Any]]:
+    """Canonical name and array of every parameter and running statistic."""
+    for name, value in _held(model):
+        if isinstance(value, chainer.get_array_types()):
+            yield _canonical(model, name), value
+
+
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    with chainer.using_config("dtype", np.float64):
+        return build_model(weights)
+
+
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    with chainer.using_config("dtype", weights["classifier.bias"].dtype):
+        model = networks.build("shallow", weights, RECIPES["chexnet"])
+    load_weights(model, weights)
+    return model
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    with (
+        chainer.using_config("train", False),
+        chainer.no_backprop_mode(),
+        chainer.using_device(model.device),
+    ):
+        batch = model.xp.asarray(images, dtype=_dtype_of(model))
+        return cuda.to_cpu(model(batch).array)
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    other = model.copy(mode="copy")
+    with chainer.no_backprop_mode(), chainer.using_device(model.device):  # training is the default
+        found = other(model.xp.asarray(images, dtype=_dtype_of(model)))
+    return cuda.to_cpu(found.array), dump_weights(other)
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What ParallelUpdater hands to its optimiser: device ``i`` of ``n`` takes every n-th
+    image from the i-th on, and the gradients are summed.
+    """
+    dtype = _dtype_of(model)
+    batch = list(zip(images.astype(dtype), targets.astype(np.int32), strict=True))
+    replicas = [_MeanLoss(model, targets.size)]
+    replicas += [replicas[0].copy(mode="copy") for _ in devices[1:]]
+    names = ["main", *(f"device {position}" for position in range(1, len(devices)))]
+    for replica, device in zip(replicas, devices, strict=True):
+        replica.to_device(device)
+    optimizer = chainer.optimizers.SGD(lr=0).setup(replicas[0])  # a step of zero leaves the model
+    updater = chainer.training.ParallelUpdater(
+        chainer.iterators.SerialIterator(batch, len(batch), shuffle=False),
+        optimizer,
+        models=dict(zip(names, replicas, strict=True)),
+        devices=dict(zip(names, devices, strict=True)),
+    )
+    with chainer.using_config("train", False):
+        updater.update()
+    total = sum(float(replica.loss.array) for replica in replicas)
+    return total, {
+        name: cuda.to_cpu(parameter.grad).copy()
+        for name, parameter in _trained(model)
+        if parameter.grad is not None
+    }
+
+
+@contextmanager
+def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
+    note = _Note()
+    layer = next(link for link in model.links() if isinstance(link, L.Convolution2D))
+    layer.add_hook(note)
+    try:
+        yield note.seen
+    finally:
+        layer.delete_hook(note.name)
+
+
+class _Note(chainer.LinkHook):
+    """Keeps what a layer is given."""
+
+    name = "note"
+
+    def __init__(self) -> None:
+        self.seen: list[np.ndarray] = []
+
+    def forward_preprocess(self, args: Any) -> None:
+        given = args.args[0]
+        self.seen.append(cuda.to_cpu(getattr(given, "array", given)))
+
+
+class _MeanLoss(chainer.Chain):
+    """A model with its share of the mean over ``count`` labels, kept for the host to read."""
+
+    def __init__(self, model: Model, count: int) -> None:
+        super().__init__()
+        self.count = count
+        with self.init_scope():
+            self.model = model
+
+    def forward(self, images: Any, targets: Any) -> chainer.Variable:
+        losses = F.sigmoid_cross_entropy(self.model(images), targets, reduce="no")
+        self.loss = F.sum(losses) / self.count
+        return self.loss

@@ -17,8 +17,7 @@ from helpers.all_reduce import grids
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import chainer as alone
 from helpers.frameworks.chainer import *
-from helpers.frameworks.chainer_checks import MeanLoss
-from helpers.frameworks.chainer_state import dtype_of, trained
+from helpers.frameworks.chainer import _dtype_of, _MeanLoss, _trained
 
 # What ChainerMN cannot do, and why.
 SKIPPED = {
@@ -71,11 +70,11 @@ def rank_gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
     """The means over all ranks, which the multi-node optimiser hands to the one in it."""
-    dtype, device = dtype_of(model), devices[0]
+    dtype, device = _dtype_of(model), devices[0]
     with chainer.using_config("dtype", dtype), chainer.using_config("train", False):
         communicator = _communicator(device)
         rank, ranks = communicator.rank, communicator.size
-        share = MeanLoss(model, targets.size / ranks)  # the mean over ranks is divided again
+        share = _MeanLoss(model, targets.size / ranks)  # the mean over ranks is divided again
         share.to_device(device)
         pixels = device.send(images[rank::ranks].astype(dtype))
         optimizer = chainermn.create_multi_node_optimizer(
@@ -86,7 +85,7 @@ def rank_gradients(
     loss = communicator.allreduce_obj(float(share.loss.array)) / ranks
     return loss, {
         name: cuda.to_cpu(parameter.grad)
-        for name, parameter in trained(model)
+        for name, parameter in _trained(model)
         if parameter.grad is not None
     }
 

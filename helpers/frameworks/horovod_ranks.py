@@ -20,7 +20,7 @@ from helpers.frameworks import rank_info, weight_layout
 # isort: split
 import tensorflow as tf
 
-from helpers.frameworks.tensorflow_checks import as_tensor
+from helpers.frameworks.tensorflow import _as_tensor
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "pkg_resources is deprecated")
@@ -52,7 +52,7 @@ def mean_gradients(
     rank, ranks = hvd.rank(), hvd.size()
     dtype = next(iter(variables.values())).dtype
     with tf.GradientTape() as tape:
-        logits = model(as_tensor(images[rank::ranks], dtype), training=False)
+        logits = model(_as_tensor(images[rank::ranks], dtype), training=False)
         losses = tf.nn.sigmoid_cross_entropy_with_logits(
             labels=tf.constant(targets[rank::ranks], dtype), logits=logits
         )

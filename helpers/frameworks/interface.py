@@ -37,7 +37,7 @@ class Seen:
     optimizer: str
     constants: Mapping[str, Sequence[float]]
     updates: int | None
-    """Updates of the weights, counted by the optimiser."""
+    """All updates of the weights, as the optimiser counts them."""
     convolutions: str | None
     """The type that they compute in, such as ``bfloat16``."""
     execution: str
@@ -57,7 +57,7 @@ class Watch(NamedTuple):
     rate: Callable[[], float | None]
     """The learning rate of the step that was queued last; None if it changed no weight."""
     updates: Callable[[], int]
-    """Updates of the weights until now, counted by the optimiser; may wait for the device."""
+    """All updates of the weights, as the optimiser counts them; may wait for the device."""
     seen: Callable[[], Seen]
     """Called once, when training has ended."""
     held: Callable[[], list[np.ndarray]]
@@ -67,6 +67,14 @@ class Watch(NamedTuple):
     """Whether ``rate`` waits for the device, so that it is not to be called at every step."""
     live: bool = True
     """Whether ``held`` tells of each step; else the notebook has the arrays until an epoch ends."""
+
+
+def rule_of(optimizer: Any, momentum: float | None) -> str:
+    """A recipe's name of an optimiser's rule, by its class: ``adam``, ``momentum`` or ``sgd``."""
+    kind = type(optimizer).__name__
+    if kind in ("SGD", "MomentumSGD", "CorrectedMomentumSGD"):  # the last two are Chainer's
+        return "momentum" if momentum else "sgd"
+    return "adam" if kind == "Adam" else kind
 
 
 class Watching(AbstractContextManager[Any], Protocol):
@@ -148,12 +156,7 @@ class Framework(Protocol):
         """Restore the optimiser's state as :meth:`dump_optimizer` returned it."""
 
     def dump_optimizer(self, replica: Any) -> dict[str, np.ndarray]:
-        """The optimiser's state as arrays in torchvision's layout.
-
-        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
-        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
-        something scales fp16's loss, its factor (``scale``).
-        """
+        """All that the optimiser keeps from step to step, copied, by names of the framework's."""
 
     def as_loaded(self, pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> Any:
         """A batch as the notebook's loader gives it.

@@ -13,6 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+ONCE: dict[str, bool | int] = {"xla_backend_optimization_level": 0}
+if jax.__version_info__ < (0, 11):  # later ones refuse the option, on GPUs too
+    ONCE["xla_cpu_use_fusion_emitters"] = False
+"""XLA's options for what is computed a few times at most.
+
+Its emitters of fused loops take half of the time of compiling DenseNet121's gradients. Training has
+them: without, its steps take 4 % longer (benchmarks/RESULTS.md).
+"""
 AT_ONCE = 4096
 """The steps whose rates are computed together."""
 _TINY = 1e-8
@@ -56,11 +64,17 @@ class Probe:
         Each weight takes three steps at a time: of 1 without a gradient, which shows the decay, of
         0 with a gradient of 1, and of 0 with a tiny one.
         """
+
+        def trial(held: jax.Array, given: jax.Array) -> Any:
+            weights, nothing = self._all(held), self._all(jnp.zeros_like(held))
+            change, first = self.rule.update(self._all(given), self.rule.init(weights), weights)
+            return change, first, self.rule.update(nothing, first, nothing)[1]
+
         with jax.enable_x64(True):
-            held, given = self._all([1.0, 0.0, 0.0]), self._all([0.0, 1.0, _TINY])
-            change, first = self.rule.update(given, self.rule.init(held), held)
-            nothing = self._all([0.0, 0.0, 0.0])
-            _, second = self.rule.update(nothing, first, nothing)
+            held, given = jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, _TINY])
+            # All steps by one program: of many weights, XLA takes long to compile the parts alone.
+            program = jax.jit(jax.vmap(trial), compiler_options=ONCE)
+            change, first, second = program(held, given)
         change = _columns(change)
         rates = -change[:, 1]
         found = {"rate factor": rates / rates[0]}
@@ -82,7 +96,7 @@ class Probe:
         return "adam", found
 
     def _all(self, value: Any) -> Any:
-        return jax.tree.map(lambda each: jnp.array(value, jnp.float64), self._like)
+        return jax.tree.map(lambda each: jnp.asarray(value, jnp.float64), self._like)
 
 
 def _at(state: Any, step: jax.Array) -> Any:
@@ -99,5 +113,5 @@ def _kept(state: Any, name: str) -> Any:
 
 
 def _columns(tree: Any) -> np.ndarray:
-    """(weights, steps); ``optax.flatten`` has those of all weights one after another."""
-    return np.concatenate([np.asarray(each).reshape(-1, 3) for each in jax.tree.leaves(tree)])
+    """(weights, steps); ``optax.flatten`` has those of all weights in one array."""
+    return np.hstack([np.asarray(each).reshape(3, -1) for each in jax.tree.leaves(tree)]).T

@@ -3,26 +3,35 @@
 Specific to Gluon: one process drives all devices of a node and a parameter has a copy on each of
 them, so ``devices`` holds all devices here; how nodes are joined is in ``mxnet_ranks``. Arrays are
 asynchronous on the CPU too: an operation returns at once and the engine computes behind it.
+
+Names are Gluon's own, so weights are mapped by position: ``collect_params()`` walks a network in
+torchvision's order, and both frameworks keep convolutions as OIHW and the dense layer as (outputs,
+inputs).
 """
 
 import os
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 import mxnet as mx
 import numpy as np
-from mxnet import gluon
+from mxnet import autograd, gluon
 
-from helpers.frameworks import library_versions, mxnet_ranks, precisions
-from helpers.frameworks.interface import Seen, Watch
-from helpers.frameworks.mxnet_checks import *
-from helpers.frameworks.mxnet_state import *
+from helpers.frameworks import libraries, mxnet_ranks, precisions, rank_info, weight_layout
+from helpers.frameworks.interface import Seen, Watch, rule_of
+from helpers.networks import custom
+from helpers.networks import mxnet as networks
+from helpers.networks.shapes import names_by_count
+from helpers.networks.weights import under
+from helpers.recipe import RECIPES
+
+Device: TypeAlias = mx.Context
+Model: TypeAlias = gluon.HybridBlock
 
 NAME = "MXNet Gluon"
 KERNEL = "mxnet"
 
-# What Gluon cannot do, or does otherwise than the others, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
     "bf16": (
@@ -56,7 +65,7 @@ MXNet's own 4 let no two devices train at the same time (docs/speed.md)."""
 
 
 def versions() -> dict[str, str]:
-    return {"mxnet": mx.__version__, "numpy": np.__version__} | library_versions.nvidia()
+    return {"mxnet": mx.__version__, "numpy": np.__version__} | libraries.nvidia()
 
 
 def list_devices(kind: str, count: int) -> list[Device]:
@@ -79,42 +88,40 @@ def synchronize(devices: Sequence[Device]) -> None:
 
 def watch(replica: Any) -> Watch:
     optimizer = replica.optimizer.optimizer
-    before = optimizer.num_update
+    trained = [each for each in replica.optimizer._params if each.grad_req != "null"]
     _Watched.first = next(iter(replica.network.collect_params().values()))
 
-    def updates() -> int:
-        return int(optimizer.num_update) - before
-
     def seen() -> Seen:
-        kind = type(optimizer).__name__
-        momentum = getattr(optimizer, "momentum", 0.0)
-        name = {"Adam": "adam", "SGD": "momentum" if momentum else "sgd"}.get(kind, kind)
-        decays = optimizer._get_wds(list(optimizer._index_update_count))
-        found = {"weight decay": decays or [0.0], "clip_gradient": [optimizer.clip_gradient or 0.0]}
-        constants = {"adam": {"beta 1": "beta1", "beta 2": "beta2", "epsilon": "epsilon"}}
-        constants["momentum"] = {"momentum": "momentum"}
-        for what, theirs in constants.get(name, {}).items():
-            found[what] = [getattr(optimizer, theirs)]
-        held = [each for each in replica.optimizer._params if each.grad_req != "null"]
-        found["rate factor"] = [each.lr_mult for each in held]
+        found = {
+            what: [float(getattr(optimizer, theirs) or 0)]
+            for what, theirs in _CONSTANTS.items()
+            if hasattr(optimizer, theirs)
+        }
+        found["weight decay"] = optimizer._get_wds(list(optimizer._index_update_count)) or [0.0]
+        found["rate factor"] = [each.lr_mult for each in trained]
         weights = replica.network.collect_params().values()
         types = {np.dtype(each.dtype).name for each in weights if len(each.shape) == 4}
         return Seen(
-            name,
+            rule_of(optimizer, getattr(optimizer, "momentum", None)),
             found,
-            updates(),
+            optimizer.num_update,
             "/".join(sorted(types)) or None,
             "graph (hybridize)" if getattr(replica.network, "_active", False) else "eager",
             precisions.tf32_allowed(),
-            weights=sum(int(np.prod(each.shape)) for each in held),
+            weights=sum(int(np.prod(each.shape)) for each in trained),
             rate_in_velocity=True,
         )
 
     def held() -> list[np.ndarray]:
-        last = [each for each in replica.optimizer._params if each.grad_req != "null"][-1]
-        return [each.asnumpy() for each in last.list_data()]
+        return [each.asnumpy() for each in trained[-1].list_data()]
 
-    return Watch(lambda: float(replica.optimizer.learning_rate), updates, seen, held)
+    return Watch(
+        lambda: float(optimizer.learning_rate), lambda: int(optimizer.num_update), seen, held
+    )
+
+
+_CONSTANTS = {"momentum": "momentum", "epsilon": "epsilon", "beta 1": "beta1", "beta 2": "beta2"}
+_CONSTANTS |= {"clip_gradient": "clip_gradient"}
 
 
 def queued(device: Device) -> Callable[[], None] | None:
@@ -161,3 +168,238 @@ def set_step(replica: Any, step: int) -> None:
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
     return float(mxnet_ranks.gathered(np.array(seconds)).max())
+
+
+def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
+    parameters = _named(model)
+    weight_layout.refuse(sorted(parameters.keys() ^ weights.keys()))
+    for name, parameter in parameters.items():
+        array, known = weights[name], parameter.shape
+        # A zero is a size that Gluon would infer at the first batch.
+        if len(known) != array.ndim or any(
+            size not in (0, -1, wanted) for size, wanted in zip(known, array.shape, strict=True)
+        ):
+            raise ValueError(f"weights do not fit the model: {name} {array.shape}, not {known}")
+        if known != array.shape:
+            parameter.shape = array.shape
+            parameter.initialize(mx.init.Zero(), parameter.list_ctx(), force_reinit=True)
+        parameter.set_data(mx.nd.array(array, dtype=array.dtype))
+
+
+def dump_weights(model: Model) -> dict[str, np.ndarray]:
+    """BatchNorm's statistics, of which each device has its own, are means, as Gluon saves them."""
+    return {name: _read(parameter) for name, parameter in _named(model).items()}
+
+
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+    optimizer = replica.optimizer
+    # The weights count their steps from here, on every device.
+    optimizer.optimizer.begin_num_update = optimizer.optimizer.num_update = int(state["step"])
+    for updater, device in zip(optimizer._updaters, optimizer._contexts, strict=True):
+        for number in range(len(optimizer._params)):
+            kept = [mx.nd.array(array, device) for array in under(f"{number}/", state).values()]
+            if kept:  # Adam's is a pair, momentum's the array itself, plain SGD's nothing
+                updater.states[number] = tuple(kept) if len(kept) == 2 else kept[0]
+                updater.states_synced[number] = True
+
+
+def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
+    """By the numbers of weights and arrays."""
+    optimizer = replica.optimizer
+    found = {"step": np.array(optimizer.optimizer.num_update)}
+    for number, kept in optimizer._updaters[0].states.items():  # every device has the same
+        for place, array in enumerate(kept if isinstance(kept, tuple) else (kept,)):
+            if array is not None:
+                found[f"{number}/{place}"] = array.asnumpy()
+    return found
+
+
+def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
+    """For ``collect_params().load_dict``."""
+    recipe = RECIPES["chexnet"]
+
+    def as_in_recipe(layer: Any) -> None:
+        if isinstance(layer, gluon.nn.BatchNorm):
+            layer._kwargs.update(eps=recipe.bn_epsilon, momentum=1 - recipe.bn_momentum)
+
+    if not custom.is_own(model):
+        model.apply(as_in_recipe)
+    parameters = _named(model)
+    weight_layout.refuse(sorted(parameters.keys() ^ weights.keys()))
+    return {each.name: mx.nd.array(weights[name]) for name, each in parameters.items()}
+
+
+def _named(model: Model) -> dict[str, Any]:
+    """The model's parameters by their canonical names, which are in the same order.
+
+    Those of a custom network have the names of ``save_parameters``, which are their paths.
+    """
+    if custom.is_own(model):
+        return dict(model._collect_params_with_prefix())
+    parameters = list(model.collect_params().values())
+    return dict(zip(names_by_count(len(parameters)), parameters, strict=True))
+
+
+def _read(parameter: Any) -> np.ndarray:
+    copies = parameter.list_data()
+    if parameter.grad_req != "null" or len(copies) == 1:
+        return copies[0].asnumpy()
+    mean = np.mean([copy.asnumpy() for copy in copies], axis=0, dtype=np.float64)
+    return mean.astype(parameter.dtype)
+
+
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    model = build_model(weights)
+    model.cast("float64")
+    load_weights(model, weights)
+    return model
+
+
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    model = networks.build("shallow", weights, RECIPES["chexnet"])
+    model.initialize(ctx=list(devices))
+    model.cast(weights["classifier.bias"].dtype)
+    load_weights(model, weights)
+    return model
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    first = next(iter(model.collect_params().values()))
+    return model(mx.nd.array(images, first.list_ctx()[0], first.dtype)).asnumpy()
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    device = next(iter(model.collect_params().values())).list_ctx()[0]
+    with _moved(model, [device]):
+        batch = mx.nd.array(images, device, next(iter(model.collect_params().values())).dtype)
+        with autograd.record():  # training mode
+            found = model(batch)
+        found.backward()  # in which MXNet moves the running statistics
+        return found.asnumpy(), dump_weights(model)
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What ``Trainer.step(N)`` hands to its optimiser after the all-reduce."""
+    return _gradients(model, images, targets, devices, "device", len(images))
+
+
+def rank_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What ``Trainer.step(N)`` hands to its optimiser, with the store over all nodes."""
+    here = rank_info.here()
+    assert here is not None, "there is one node"
+    x, y = (np.array_split(array, here.ranks)[here.rank] for array in (images, targets))
+    loss, found = _gradients(model, x, y, devices, mxnet_ranks.kind(), len(images))
+    return float(mxnet_ranks.gathered(np.array(loss)).sum()), found
+
+
+def _gradients(
+    model: Model,
+    images: np.ndarray,
+    targets: np.ndarray,
+    devices: Sequence[Device],
+    store: str,
+    total: int,
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What a ``Trainer`` with this key-value store hands to its optimiser.
+
+    Args:
+        images: this process's.
+        total: how many all processes have; the loss is this one's part of their mean.
+    """
+    with _moved(model, devices), _frozen(model):
+        parameters = model.collect_params()
+        dtype = next(iter(parameters.values())).dtype
+        criterion = gluon.loss.SigmoidBinaryCrossEntropyLoss()
+        parts = [
+            gluon.utils.split_and_load(
+                mx.nd.array(array, dtype=dtype), list(devices), even_split=False
+            )
+            for array in (images, targets)
+        ]
+        with autograd.record():
+            losses = [criterion(model(x), y) for x, y in zip(*parts, strict=True)]
+        autograd.backward(losses)
+        recorder = _Recorder()
+        trainer = gluon.Trainer(parameters, recorder, kvstore=store, update_on_kvstore=False)
+        trainer.step(total)
+        own = sum(float(loss.sum().asscalar()) for loss in losses)
+        return own / total, {
+            name: recorder.gradients[parameter.name]
+            for name, parameter in _named(model).items()
+            if parameter.grad_req != "null"
+        }
+
+
+class _Recorder(mx.optimizer.Optimizer):
+    """An optimiser that keeps the gradients it is handed and leaves the weights alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gradients: dict[str, np.ndarray] = {}
+
+    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+        name = self.param_dict[index].name
+        if name not in self.gradients:  # after the all-reduce every device has the same
+            self.gradients[name] = (grad * self.rescale_grad).asnumpy()
+
+
+@contextmanager
+def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
+    seen: list[np.ndarray] = []
+    hook = model.register_forward_pre_hook(lambda block, given: seen.append(given[0].asnumpy()))
+    try:
+        yield seen
+    finally:
+        hook.detach()
+
+
+@contextmanager
+def _moved(model: Model, devices: Sequence[Device]) -> Iterator[None]:
+    """The model on ``devices``, and afterwards back where it was, bit for bit."""
+    home = next(iter(model.collect_params().values())).list_ctx()
+    held = dump_weights(model)
+
+    def place(there: Sequence[Device]) -> None:
+        model.collect_params().reset_ctx(list(there))
+        load_weights(model, held)  # reset_ctx takes the mean of the copies, which may round
+
+    try:
+        place(devices)
+        yield
+    finally:
+        place(home)
+
+
+@contextmanager
+def _frozen(model: Model) -> Iterator[None]:
+    """BatchNorm with its running statistics, and no dropout, although gradients are recorded.
+
+    ``record(train_mode=False)`` would do so too, but gives wrong gradients of convolutions.
+    """
+    blocks: list[Any] = []
+    model.apply(blocks.append)
+    norms = [each for each in blocks if isinstance(each, gluon.nn.BatchNorm)]
+    dropouts = [each for each in blocks if isinstance(each, gluon.nn.Dropout)]
+    # The compiled graph holds the setting of the time it was traced, so do without it here.
+    active, flags = model._active, dict(model._flags)
+    model.hybridize(False)
+    before = [norm._kwargs["use_global_stats"] for norm in norms]
+    rates = [dropout._rate for dropout in dropouts]
+    try:
+        for dropout in dropouts:
+            dropout._rate = 0
+        for norm in norms:
+            norm._kwargs["use_global_stats"] = True
+        yield
+    finally:
+        for norm, value in zip(norms, before, strict=True):
+            norm._kwargs["use_global_stats"] = value
+        for dropout, rate in zip(dropouts, rates, strict=True):
+            dropout._rate = rate
+        model.hybridize(active, **flags)

@@ -2,30 +2,38 @@
 
 Specific to PyTorch: with DistributedDataParallel each device has a process of its own, so the
 functions here are called inside a replica and ``devices`` holds that replica's one device;
-sums over replicas are all-reduced.
+sums over replicas are all-reduced. torchvision's layout is the canonical one, so weights need no
+mapping; ``num_batches_tracked`` counts steps and is not a weight.
 """
 
+import copy
 import os
 import socket
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 import torchvision
+from torch.nn.parallel import DistributedDataParallel
 
-from helpers.frameworks import library_versions, precisions
-from helpers.frameworks.interface import Seen, Watch
-from helpers.frameworks.pytorch_checks import *
-from helpers.frameworks.pytorch_state import *
+from helpers.frameworks import libraries, precisions, replicas, weight_layout
+from helpers.frameworks.interface import Seen, Watch, rule_of
+from helpers.networks import custom
+from helpers.networks import pytorch as networks
+from helpers.networks.weights import under
+from helpers.recipe import RECIPES
+
+Device: TypeAlias = torch.device
+Model: TypeAlias = torch.nn.Module
 
 NAME = "PyTorch"
 KERNEL = "pytorch"
 
-# What PyTorch cannot do, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
     "the same bits from the same seed on GPUs": (
@@ -36,7 +44,7 @@ SKIPPED = {
 
 def versions() -> dict[str, str]:
     own = {"torch": torch.__version__, "torchvision": torchvision.__version__}
-    return own | library_versions.nvidia()
+    return own | libraries.nvidia()
 
 
 def list_devices(kind: str, count: int) -> list[Device]:
@@ -99,20 +107,18 @@ def watch(replica: Any) -> Watch:
         if noting is not None:
             noting.remove()
         groups = replica.optimizer.param_groups
-        kind = type(replica.optimizer).__name__
-        name = {"Adam": "adam", "SGD": "momentum" if groups[0].get("momentum") else "sgd"}
-        found = {what: [float(group.get(what) or 0) for group in groups] for what in _UNUSED}
-        found["weight decay"] = [group["weight_decay"] for group in groups]
-        if kind == "Adam":
+        found = {
+            what: [float(group[theirs] or 0) for group in groups]
+            for what, theirs in _CONSTANTS.items()
+            if theirs in groups[0]
+        }
+        if "betas" in groups[0]:
             found |= {f"beta {i + 1}": [group["betas"][i] for group in groups] for i in range(2)}
-            found["epsilon"] = [group["eps"] for group in groups]
-        elif groups[0].get("momentum"):
-            found["momentum"] = [group["momentum"] for group in groups]
         first = groups[0]["lr"]
         found["rate factor"] = [group["lr"] / first if first else 1.0 for group in groups]
         held = [each for group in groups for each in group["params"] if each.requires_grad]
         return Seen(
-            name.get(kind, kind),
+            rule_of(replica.optimizer, groups[0].get("momentum")),
             found,
             updates[0],
             "/".join(sorted(types)) or None,
@@ -123,7 +129,7 @@ def watch(replica: Any) -> Watch:
         )
 
     def held() -> list[np.ndarray]:
-        last = [each for each in replica.network.parameters() if each.requires_grad][-1]
+        last = [each for _, each in _trained(replica.network)][-1]
         return [last.detach().float().cpu().numpy()]
 
     return Watch(rate, lambda: updates[0], seen, held)
@@ -199,3 +205,159 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
 
 _UNUSED = ("amsgrad", "maximize", "nesterov", "dampening", "decoupled_weight_decay")
 """Options of PyTorch's optimisers that no recipe uses."""
+_CONSTANTS = {"weight decay": "weight_decay", "momentum": "momentum", "epsilon": "eps"}
+_CONSTANTS |= {name: name for name in _UNUSED}
+
+
+def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
+    state = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    weight_layout.refuse(
+        [name for name in missing if not name.endswith("num_batches_tracked")] + unexpected
+    )
+
+
+def dump_weights(model: Model) -> dict[str, np.ndarray]:
+    return {
+        name: tensor.detach().cpu().numpy().copy()
+        for name, tensor in model.state_dict().items()
+        if not name.endswith("num_batches_tracked")
+    }
+
+
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+    if "scale" in state and replica.scaler.is_enabled():
+        scaler = replica.scaler
+        scaler.load_state_dict(scaler.state_dict() | {"scale": float(state["scale"])})
+    on_device = replica.optimizer.param_groups[0]["fused"]
+    for name, parameter in _trained(replica.network):
+        kept = {what: torch.tensor(array) for what, array in under(f"{name}/", state).items()}
+        for what, tensor in kept.items():
+            if tensor.ndim:  # laid out in memory as the weight
+                kept[what] = torch.empty_like(parameter).copy_(tensor)
+            elif on_device:  # the steps
+                kept[what] = tensor.to(parameter.device)
+        replica.optimizer.state[parameter] = kept
+
+
+def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
+    scaler = getattr(replica, "scaler", None)
+    found = {} if scaler is None else {"scale": np.array(scaler.get_scale())}
+    for name, parameter in _trained(replica.network):
+        for what, tensor in replica.optimizer.state[parameter].items():
+            found[f"{name}/{what}"] = tensor.cpu().numpy().copy()
+    return found
+
+
+def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
+    """A state dict; counters of BatchNorm's batches are the model's own."""
+    recipe = RECIPES["chexnet"]
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.BatchNorm2d) and not custom.is_own(model):
+            layer.eps, layer.momentum = recipe.bn_epsilon, recipe.bn_momentum
+    found = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
+    counters = {
+        name: each
+        for name, each in model.state_dict().items()
+        if name.endswith("num_batches_tracked")
+    }
+    return counters | found
+
+
+def _trained(model: Model) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """The weights that an optimiser changes; a custom network may have frozen ones."""
+    return ((name, each) for name, each in model.named_parameters() if each.requires_grad)
+
+
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    model = build_model(weights).double()
+    load_weights(model, weights)
+    return model
+
+
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    model = networks.build("shallow", weights, RECIPES["chexnet"])
+    model = model.to(devices[0], torch.from_numpy(weights["classifier.bias"]).dtype)
+    load_weights(model, weights)
+    return model
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    first = next(model.parameters())
+    model.eval()
+    with torch.no_grad():
+        batch = torch.from_numpy(images).to(first.device, first.dtype)
+        return model(batch).cpu().numpy()
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    trained = copy.deepcopy(model).train()
+    first = next(trained.parameters())
+    with torch.no_grad():
+        found = trained(torch.from_numpy(images).to(first.device, first.dtype))
+    return found.cpu().numpy(), dump_weights(trained)
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What DistributedDataParallel over ``devices`` hands to the optimiser."""
+    model.eval()
+    if len(devices) == 1:
+        return _local_gradients(model, images, targets, devices[0])
+
+    def replica(rank: int) -> tuple[float, dict[str, np.ndarray]]:
+        backend = "nccl" if devices[0].type == "cuda" else "gloo"
+        address = os.environ[replicas.RENDEZVOUS]
+        dist.init_process_group(backend, address, rank=rank, world_size=len(devices))
+        loss, found = rank_gradients(model, images, targets, [devices[rank]])
+        dist.destroy_process_group()
+        return loss, found if rank == 0 else {}
+
+    return replicas.run(replica, len(devices))[0]
+
+
+def rank_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What DistributedDataParallel in the notebook's process group hands to the optimiser."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    x, y = (np.array_split(array, ranks)[rank] for array in (images, targets))
+    # A copy: what DDP hangs on the parameters would reduce their next gradients, too.
+    parallel = DistributedDataParallel(copy.deepcopy(model).to(devices[0]).eval())
+    loss, found = _local_gradients(parallel, x, y, devices[0])
+    total = torch.tensor(loss, dtype=torch.float64, device=devices[0])
+    dist.all_reduce(total)
+    return total.item() / ranks, found
+
+
+@contextmanager
+def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
+    seen: list[np.ndarray] = []
+    first = next(layer for layer in model.modules() if isinstance(layer, torch.nn.Conv2d))
+    hook = first.register_forward_pre_hook(
+        lambda layer, given: seen.append(given[0].float().cpu().numpy())
+    )
+    try:
+        yield seen
+    finally:
+        hook.remove()
+
+
+def _local_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, device: Device
+) -> tuple[float, dict[str, np.ndarray]]:
+    """One forward and backward pass of one process."""
+    model.to(device).zero_grad()
+    kind = next(model.parameters()).dtype
+    x, y = (torch.from_numpy(part).to(device, kind) for part in (images, targets))
+    loss = F.binary_cross_entropy_with_logits(model(x), y)
+    loss.backward()
+    found = {
+        name.removeprefix("module."): parameter.grad.cpu().numpy().copy()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
+    return loss.item(), found

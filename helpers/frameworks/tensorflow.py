@@ -1,29 +1,25 @@
 """The framework-specific helper functions for TensorFlow without Keras.
 
 Specific to TensorFlow: one process drives all devices of a node through ``tf.distribute``, so
-``devices`` holds all of them; how nodes are joined is in ``tensorflow_ranks``. Images and weights
-are channels-last. A model is a ``tf.Module`` called as ``model(images, training=...)`` whose
-variables bear torchvision's names.
+``devices`` holds all of them; how nodes are joined is in ``tensorflow_ranks``. A model is a
+``tf.Module`` called as ``model(images, training=...)`` whose variables bear torchvision's names.
+Images are channels-last, convolutions HWIO, OIHW in the canonical layout, and the classifier is
+transposed.
 """
 
 import logging
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import contextmanager
+from itertools import chain
 from threading import Semaphore
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from helpers.frameworks import (
-    cpu_cores,
-    library_versions,
-    memory,
-    precisions,
-    tensorflow_ranks,
-)
+from helpers.frameworks import cpu_cores, libraries, precisions, tensorflow_ranks, weight_layout
 from helpers.frameworks.interface import Seen, Watch
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only
@@ -32,13 +28,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only
 import tensorflow as tf
 
 from helpers.frameworks import tensorflow_strategies
-from helpers.frameworks.tensorflow_checks import *
-from helpers.frameworks.tensorflow_state import *
+from helpers.networks import custom
+from helpers.networks import tensorflow as networks
+from helpers.recipe import RECIPES
+
+Device: TypeAlias = str
+Model: TypeAlias = tf.Module
 
 NAME = "TensorFlow"
 KERNEL = "tensorflow"
 
-# What TensorFlow cannot do, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
     **precisions.LEFT_TO_PYTORCH,
@@ -55,7 +54,7 @@ _WAITING = ThreadPoolExecutor(64, "waiting for a device")
 
 
 def versions() -> dict[str, str]:
-    return {"tensorflow": tf.__version__} | library_versions.nvidia()
+    return {"tensorflow": tf.__version__} | libraries.nvidia()
 
 
 def list_devices(kind: str, count: int) -> list[Device]:
@@ -92,7 +91,7 @@ def configure(precision: str, kind: str) -> None:
     warnings.filterwarnings("ignore", "Even though the `tf.config", UserWarning)
     tensorflow_strategies.with_keys_of_its_own()
     if kind == "cpu":  # where TensorFlow has no memory pool of its own; else a third of a step
-        memory.keep_freed()
+        libraries.keep_freed()
 
 
 def synchronize(devices: Sequence[Device]) -> None:
@@ -125,10 +124,9 @@ def queued(device: Device) -> Callable[[], None] | None:
 
 def watch(replica: Any) -> Watch:
     optimizer = replica.optimizer
-    before = int(optimizer.step.numpy())
 
     def updates() -> int:
-        return int(optimizer.step.numpy()) - before
+        return int(optimizer.step.numpy())
 
     def seen() -> Seen:
         compiled, types = _traced(replica.step)
@@ -144,8 +142,7 @@ def watch(replica: Any) -> Watch:
         )
 
     def held() -> list[np.ndarray]:
-        last = [*trained(replica.network).values()][-1]
-        return [each.numpy() for each in getattr(last, "values", (last,))]
+        return weight_layout.copies([*_trained(replica.network).values()][-1])
 
     return Watch(lambda: float(optimizer.rate.numpy()), updates, seen, held)
 
@@ -210,3 +207,185 @@ def _without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
     options = tf.data.Options()
     options.autotune.enabled = False
     return _apply_debug_options(dataset).with_options(options)
+
+
+def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
+    weight_layout.assign(_named(model), weights)
+
+
+def dump_weights(model: Model) -> dict[str, np.ndarray]:
+    """BatchNorm's statistics are each replica's own; these are replica 0's."""
+    return {name: weight_layout.first(v.numpy()) for name, v in _named(model).items()}
+
+
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+    for number, variable in enumerate(_kept(replica.optimizer)):
+        variable.assign(state[str(number)])
+
+
+def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
+    """By their numbers."""
+    return {str(k): np.array(each.numpy()) for k, each in enumerate(_kept(replica.optimizer))}
+
+
+def _kept(optimizer: Any) -> list[tf.Variable]:
+    return [optimizer.step, *chain.from_iterable(optimizer.moments)]
+
+
+def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
+    """An array for each of ``model.variables``; its epsilon and momentum are the recipe's."""
+    tensorflow_strategies.note(model.variables)
+    weight_layout.check(found := _named(model), weights)
+    arrays = {id(each): weight_layout.last(weights[name]) for name, each in found.items()}
+    return [arrays[id(variable)] for variable in model.variables]
+
+
+def _named(model: Model) -> dict[str, tf.Variable]:
+    """The model's variables by their names, torchvision's.
+
+    Those of a custom network by their paths, ``layers.0.kernel``, because many share a name.
+    """
+    if custom.is_own(model):
+        found = model._flatten(predicate=lambda part: isinstance(part, tf.Variable), with_path=True)
+        return {".".join(map(str, path)): variable for path, variable in found}
+    return {variable.name.removesuffix(":0"): variable for variable in model.variables}
+
+
+def _trained(model: Model) -> dict[str, tf.Variable]:
+    return {name: variable for name, variable in _named(model).items() if variable.trainable}
+
+
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    return build_model({name: array.astype(np.float64) for name, array in weights.items()})
+
+
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    with tensorflow_strategies.scope():
+        model = networks.build("shallow", weights, RECIPES["chexnet"])
+    load_weights(model, weights)
+    return model
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    return model(_as_tensor(images, model.trainable_variables[0].dtype), training=False).numpy()
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """In full float32 whatever the run's precision: TF32's rounding would hide a wrong epsilon."""
+    before = dump_weights(model)
+    with _without_tf32():
+        found = model(_as_tensor(images, model.trainable_variables[0].dtype), training=True).numpy()
+    after = dump_weights(model)
+    load_weights(model, before)
+    return found, after
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    return _split_gradients(
+        lambda x: model(x, training=False), _trained(model), images, targets, devices
+    )
+
+
+def rank_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What MultiWorkerMirroredStrategy sums, each loss divided by the global batch."""
+    joined = tensorflow_ranks.joined()
+    assert joined is not None, "there is one node"
+    return _split_gradients(
+        lambda x: model(x, training=False), _trained(model), images, targets, devices, joined=joined
+    )
+
+
+@contextmanager
+def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
+    """By this process's first device. It must not have been traced before."""
+    seen, convolution = list[np.ndarray](), model.convolution
+    own = tensorflow_strategies.own_devices()
+
+    def note(replica: np.ndarray, x: np.ndarray) -> None:
+        if replica % own == 0:
+            seen.append(x.transpose(0, 3, 1, 2))
+
+    def noting(x: tf.Tensor, *given: Any, **_named: Any) -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        replica = 0 if context is None else context.replica_id_in_sync_group
+        with tf.device("CPU"):
+            tf.numpy_function(note, [replica, tf.cast(x, tf.float32)], [])
+        return convolution(x, *given, **_named)
+
+    model.convolution = noting
+    try:
+        yield seen
+    finally:
+        del model.convolution
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
+    """Products of float32 in float32, whatever :func:`configure` allows the run."""
+    allowed = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(allowed)
+
+
+def _as_tensor(images: np.ndarray, dtype: Any) -> tf.Tensor:
+    """(N, 3, H, W) as a channels-last tensor."""
+    return tf.constant(weight_layout.pictures(images), dtype)
+
+
+def _split_gradients(
+    forward: Callable[[tf.Tensor], tf.Tensor],
+    variables: Mapping[str, Any],
+    images: np.ndarray,
+    targets: np.ndarray,
+    devices: Sequence[Device],
+    *,
+    equal_shares: bool = False,
+    joined: tf.distribute.Strategy | None = None,
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What ``tf.distribute`` gives for ``forward`` with the batch split over ``devices``, eagerly.
+
+    With ``equal_shares`` every replica takes the mean over its own share and counts alike. A
+    strategy that has ``joined`` nodes splits it over the devices of all.
+    """
+    watched = list(variables.values())
+    dtype = watched[0].dtype
+    count = len(devices) if joined is None else joined.num_replicas_in_sync
+
+    def replica(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            loss = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=forward(x))
+            # Gradients are summed over the replicas, so each divides by the global batch.
+            over = tf.size(y) * count if equal_shares else targets.size
+            loss = tf.reduce_sum(loss) / tf.cast(over, loss.dtype)
+        found = [loss, *tape.gradient(loss, watched)]
+        context = tf.distribute.get_replica_context()
+        return tuple(context.all_reduce(tf.distribute.ReduceOp.SUM, found))
+
+    x = [_as_tensor(part, dtype) for part in np.array_split(images, count)]
+    y = [tf.constant(part, dtype) for part in np.array_split(targets, count)]
+    if count == 1:
+        with tf.device(devices[0]):
+            loss, *found = replica(x[0], y[0])
+    else:
+        strategy = joined or tensorflow_strategies.over(watched[0], devices)
+        shares = [
+            strategy.experimental_distribute_values_from_function(
+                lambda context, parts=parts: parts[context.replica_id_in_sync_group]
+            )
+            for parts in (x, y)
+        ]
+        results = strategy.run(replica, shares)
+        loss, *found = (strategy.experimental_local_results(part)[0].numpy() for part in results)
+    return float(loss), {
+        name: weight_layout.first(np.asarray(gradient))
+        for name, gradient in zip(variables, found, strict=True)
+    }

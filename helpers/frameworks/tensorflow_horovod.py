@@ -14,7 +14,6 @@ from helpers.frameworks.tensorflow import *
 
 # isort: split
 from helpers.frameworks.horovod_ranks import list_devices, make_current, slowest
-from helpers.frameworks.tensorflow_state import trained
 
 KERNEL = ranks.KERNEL
 
@@ -27,4 +26,4 @@ def rank_gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
     """The means over all ranks, by Horovod's tape."""
-    return ranks.mean_gradients(model, trained(model), images, targets)
+    return ranks.mean_gradients(model, alone._trained(model), images, targets)

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from helpers.networks.weights import under
-
 
 def last(array: np.ndarray) -> np.ndarray:
     """OIHW to HWIO, and the classifier's (out, in) to (in, out)."""
@@ -50,18 +48,6 @@ def assign(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> N
         variable.assign(last(weights[name]))
 
 
-def assign_moments(
-    moments: Mapping[str, Mapping[str, Any]], state: Mapping[str, np.ndarray]
-) -> None:
-    """Set an optimiser's variables, by moment and weight, from a checkpoint's state."""
-    for moment, variables in moments.items():
-        assign(variables, under(f"{moment}/", state))
-
-
-def moments_of(moments: Mapping[str, Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """The inverse of :func:`assign_moments`, of variables that have a ``numpy``."""
-    return {
-        f"{moment}/{name}": first(variable.numpy())
-        for moment, variables in moments.items()
-        for name, variable in variables.items()
-    }
+def copies(variable: Any) -> list[np.ndarray]:
+    """TensorFlow's variable as each device of its strategy holds it."""
+    return [each.numpy() for each in getattr(variable, "values", (variable,))]

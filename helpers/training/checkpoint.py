@@ -1,8 +1,9 @@
 """Write and read checkpoints: weights, optimiser state and the measurements so far.
 
-A checkpoint is written after every epoch, in the canonical layout of ``helpers.networks.weights``.
-No other state passes from step to step, for the order of the images and every crop follow from
-seed, epoch and image: a run that was killed and resumed takes the same steps as one that was not.
+A checkpoint is written after every epoch: the weights, in the canonical layout of
+``helpers.networks.weights``, and what the optimiser keeps, as the framework has it. No other state
+passes from step to step, for the order of the images and every crop follow from seed, epoch and
+image. So a run that was killed and resumed takes the same steps as one that was not.
 
 The arrays are copied to the host between two epochs; a thread then writes them, under a temporary
 name that is renamed once they are on the disk, while the next epoch trains. The file contains

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import resource
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,7 @@ class TrainingNotes:
     def __init__(self, run: RunState, replica: Any, processes: int, start: Arrays) -> None:
         self.run, self.replica = run, replica
         self.watch = run.framework.watch(replica)
+        self._before = self.watch.updates()
         self.images = run.recipe.batch_size * run.setup.replicas // processes
         """How many this process trains on in each step."""
         held = run.framework.dump_weights(replica.network)
@@ -185,7 +187,7 @@ class TrainingNotes:
         peak = getattr(run.framework, "peak_bytes", lambda devices: None)
         return Observed(
             run.rank,
-            self.watch.seen(),
+            replace(self.watch.seen(), updates=self.watch.updates() - self._before),
             self.rates,
             self.epochs,
             self.evaluations,

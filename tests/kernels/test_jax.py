@@ -21,7 +21,6 @@ from program_tests import OfPrograms
 from helpers.fairness import reference
 from helpers.fairness.kept_statistics import AVERAGE
 from helpers.frameworks import jax as framework
-from helpers.frameworks import jax_checks
 from helpers.networks import jax as networks
 
 # Compiling takes most of their time; other frameworks take these tests every day.
@@ -57,12 +56,12 @@ def test_stand_in_float64_is_computed_on_the_cpu_beside_a_gpu(
     def answers() -> list[np.ndarray]:
         shallow = partial(framework.shallow, devices=[])
         model = framework.exact(shallow, reference.shallow_arrays())
-        loss, found = framework.gradients(model, images, targets, jax_checks.jax_ranks.HELD[:1])
+        loss, found = framework.gradients(model, images, targets, framework.jax_ranks.HELD[:1])
         output = framework.logits(model, images)
         return [np.array(loss), *found.values(), output, framework.train_forward(model, images)[0]]
 
     known = answers()
-    monkeypatch.setattr(jax_checks.jax_ranks, "HELD", [SimpleNamespace(platform="gpu")] * 2)
+    monkeypatch.setattr(framework.jax_ranks, "HELD", [SimpleNamespace(platform="gpu")] * 2)
     for on_cpu, beside in zip(known, answers(), strict=True):
         assert beside.dtype == np.float64 and np.allclose(on_cpu, beside, rtol=1e-12)
 
@@ -71,7 +70,7 @@ def test_stand_in_a_gpus_memory_is_nearly_all_for_the_run(monkeypatch: pytest.Mo
     """JAX keeps a quarter free, and the same batch would not fit."""
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "")  # so that it is taken back
     monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION")
-    monkeypatch.setattr(jax_checks.jax_ranks, "HELD", [])
+    monkeypatch.setattr(framework.jax_ranks, "HELD", [])
     gpus = ["GPU 0", "GPU 1"]
     config = SimpleNamespace(update=lambda *given: None)
     monkeypatch.setattr(

@@ -189,7 +189,7 @@ def test_three_steps_are_one_after_two_that_were_saved(names: Names, optimizer: 
         whole, _ = steps(start, {}, 3)
         two, state = steps(start, {}, 2)
         resumed, after = steps(two, state, 1)
-    assert (state["step"], after["step"]) == (2, 3)
+    assert (state["0"], after["0"]) == (2, 3), "updates"
     for name, array in whole.items():
         assert np.array_equal(resumed[name], array), name
 
