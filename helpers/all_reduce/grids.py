@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
 from helpers.errors import UserError
@@ -42,16 +43,16 @@ def check(shape: Shape, ranks: int) -> None:
         )
 
 
-def named(text: str, ranks: int) -> tuple[str, Shape]:
+def named(text: str, ranks: int, names: Sequence[str] = NAMES) -> tuple[str, Shape]:
     """A way and its grid, as a user writes them: ``ring``, ``rsaa`` (the squarest), ``rsap 2x4``.
 
     Raises:
         UserError: there is no such algorithm, or the grid does not fit the number of ranks.
     """
     found = re.fullmatch(r"([a-z]+)(?: +(\d{1,6})x(\d{1,6}))?", str(text).strip())
-    if found is None or found[1] not in NAMES or (found[2] and found[1] not in OVER_GRIDS):
+    if found is None or found[1] not in names or (found[2] and found[1] not in OVER_GRIDS):
         raise UserError(
-            f"all-reduce by {text!r}: give {', '.join(NAMES)}, and with "
+            f"all-reduce by {text!r}: give {', '.join(names)}, and with "
             f'{" or ".join(OVER_GRIDS)} a grid unless the squarest is right, such as "rsap 2x4"'
         )
     if found[2] is None:

@@ -40,20 +40,12 @@ def _check_all_reduce(all_reduce: str, on_gpu: bool, ranks: int) -> tuple[str, g
         UserError: no such communicator, or a grid of another number of ranks.
         UnsupportedError: it cannot reduce what is on GPUs.
     """
-    name = str(all_reduce).split(" ")[0]
-    alone = name == all_reduce and name in ("auto", "naive")
-    if not alone and name not in grids.OVER_GRIDS:
-        raise UserError(
-            f"all_reduce is {all_reduce!r}: give auto, naive, {', '.join(grids.OVER_GRIDS)}, and "
-            f"with {' or '.join(grids.OVER_GRIDS)} a grid unless the squarest is right, such as "
-            '"rsap 2x4"'
-        )
-    shape = (1, ranks) if alone else grids.named(all_reduce, ranks)[1]
+    name, shape = grids.named(all_reduce, ranks, ("auto", "naive", *grids.OVER_GRIDS))
     if on_gpu and name != "auto":
         raise UnsupportedError(
             f"all_reduce {all_reduce} sums in the host's memory: give auto on GPUs"
         )
-    return name, shape
+    return name, shape if name in grids.OVER_GRIDS else (1, ranks)
 
 
 OWN_PARAMETERS = {"all_reduce": _check_all_reduce}

@@ -44,11 +44,11 @@ def test_gradients_are_those_of_naive() -> None:
     ("text", "said"),
     [
         ("rsap 2x4", "a grid of 2x4 ranks does not match 6 ranks: give one of 6x1, 3x2, 2x3, 1x6$"),
-        ("two_dimensional", "all_reduce is 'two_dimensional': give auto, naive, rsaa, rsap, and"),
-        ("naive 2x3", "all_reduce is 'naive 2x3': give auto"),
-        ("ring", "all_reduce is 'ring': give auto"),
+        ("two_dimensional", "all-reduce by 'two_dimensional': give auto, naive, rsaa, rsap, and"),
+        ("naive 2x3", "all-reduce by 'naive 2x3': give auto"),
+        ("ring", "all-reduce by 'ring': give auto"),
         ("rsaa 2by3", "all-reduce by 'rsaa 2by3': give"),
-        (None, "all_reduce is None: give auto"),
+        (None, "all-reduce by None: give auto"),
     ],
 )
 def test_what_cannot_be_had_is_one_line(text: str, said: str) -> None:
