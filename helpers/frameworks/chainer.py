@@ -141,7 +141,6 @@ def watch(replica: Any) -> Watch:
         return Seen(
             rule_of(optimizer, getattr(optimizer, "momentum", None)),
             found,
-            optimizer.t,
             str(_dtype_of(replica.network)),
             "eager",
             precisions.tf32_allowed(),

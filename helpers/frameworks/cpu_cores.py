@@ -18,10 +18,7 @@ import threadpoolctl
 
 from data_prep.files import core_limit
 from helpers.errors import UserError
-from helpers.recipe.settings import LOADER_CORES as LOADER_CORES
-from helpers.recipe.settings import ON_DEVICE as ON_DEVICE
-from helpers.recipe.settings import ON_OWN as ON_OWN
-from helpers.recipe.settings import ON_SIBLINGS as ON_SIBLINGS
+from helpers.recipe.settings import ON_DEVICE, ON_OWN, ON_SIBLINGS
 
 SYSTEM, INFO = Path("/sys/devices/system"), Path("/proc/cpuinfo")
 SHARED = "shared"
@@ -80,7 +77,7 @@ def divided(
     Args:
         count: of devices.
         each: physical cores of a device; None: as many as there are for so many devices.
-        place: one of ``LOADER_CORES``.
+        place: one of ``settings.LOADER_CORES``.
 
     Raises:
         UserError: there are too few, or no place for the loader workers.

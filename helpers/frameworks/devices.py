@@ -20,6 +20,7 @@ from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import capabilities, cpu_cores, installed
 from helpers.frameworks.capabilities import Gpu
 from helpers.frameworks.cpu_cores import CpuDevice
+from helpers.recipe.settings import LOADER_CORES, ON_DEVICE
 
 CPU_DEVICES = 2
 FEW_SHARING, A_CORE = 12, 4
@@ -154,7 +155,7 @@ def _present() -> list[tuple[Gpu, bool]]:
 def resolve(
     requested: int | str = "auto",
     cores_per_device: int | str = "auto",
-    loader_cores: str = cpu_cores.ON_DEVICE,
+    loader_cores: str = ON_DEVICE,
 ) -> Devices:
     """The devices for a run.
 
@@ -162,7 +163,7 @@ def resolve(
         requested: how many. ``auto`` is every GPU, or two CPU devices if there is none.
         cores_per_device: of a CPU device. ``auto`` is an equal part of all cores, ``shared`` lets
             the devices share them.
-        loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``.
+        loader_cores: where a CPU device's loader workers run, one of ``settings.LOADER_CORES``.
 
     Raises:
         UserError: a wrong number, or GPUs that are there, not hidden, and cannot be used.
@@ -197,8 +198,8 @@ def precision(asked: str) -> str:
 
 
 def _on_cpu(count: int, cores_per_device: int | str, loader_cores: str) -> Devices:
-    if loader_cores not in cpu_cores.LOADER_CORES:
-        raise UserError(f"loader_cores '{loader_cores}': give {', '.join(cpu_cores.LOADER_CORES)}")
+    if loader_cores not in LOADER_CORES:
+        raise UserError(f"loader_cores '{loader_cores}': give {', '.join(LOADER_CORES)}")
     if cores_per_device == cpu_cores.SHARED or not hasattr(os, "sched_setaffinity"):
         if count > (most := max(FEW_SHARING, A_CORE * core_count())):
             raise UserError(

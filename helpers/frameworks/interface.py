@@ -36,8 +36,6 @@ class Seen:
 
     optimizer: str
     constants: Mapping[str, Sequence[float]]
-    updates: int | None
-    """All updates of the weights, as the optimiser counts them."""
     convolutions: str | None
     """The type that they compute in, such as ``bfloat16``."""
     execution: str
@@ -49,6 +47,8 @@ class Seen:
     rate_in_velocity: bool = False
     """Whether momentum's velocity has the rate in it: then a step at which the rate changes has
     its momentum times the change."""
+    updates: int | None = None
+    """Updates of the weights in this training."""
 
 
 class Watch(NamedTuple):

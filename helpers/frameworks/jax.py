@@ -129,16 +129,12 @@ def watch(replica: Any) -> Watch:
 
     nnx.Conv.__call__ = noting  # called where a step is traced, never where it is run
 
-    def updates() -> int:
-        return int(optimizer.step[...])
-
     def seen() -> Seen:
         nnx.Conv.__call__ = call
         name, found = probe.constants()
         return Seen(
             name,
             {what: values.tolist() for what, values in found.items()},
-            updates(),
             "/".join(sorted(types)) or None,
             "compiled (jax.jit, XLA)",
             jax.config.jax_default_matmul_precision != "float32",
@@ -150,7 +146,13 @@ def watch(replica: Any) -> Watch:
         shards = getattr(last, "addressable_shards", None)  # NumPy's arrays have none
         return [np.asarray(last)] if shards is None else [np.asarray(each.data) for each in shards]
 
-    return Watch(partial(next, probe.rates(updates())), updates, seen, held, live=False)
+    return Watch(
+        partial(next, probe.rates(int(optimizer.step[...]))),
+        lambda: int(optimizer.step[...]),
+        seen,
+        held,
+        live=False,
+    )
 
 
 def free_memory(devices: Sequence[Device]) -> None:

@@ -280,9 +280,6 @@ def _rate(optimizer: Any) -> float:
 def watch(replica: Any) -> Watch:
     optimizer = replica.optimizer
 
-    def updates() -> int:
-        return int(optimizer.iterations.numpy())
-
     def seen() -> Seen:
         found = {
             what: [float(getattr(optimizer, theirs) or 0)]
@@ -294,7 +291,6 @@ def watch(replica: Any) -> Watch:
         return Seen(
             rule_of(optimizer, getattr(optimizer, "momentum", None)),
             found,
-            updates(),
             "/".join(sorted(types)) or None,
             _execution(replica.model),
             weights=sum(math.prod(each.shape) for each in optimizer._trainable_variables),
@@ -303,7 +299,9 @@ def watch(replica: Any) -> Watch:
     def held() -> list[np.ndarray]:
         return weight_layout.copies([*_trained(replica.network).values()][-1])
 
-    return Watch(partial(_rate, optimizer), updates, seen, held, waits=True)
+    return Watch(
+        partial(_rate, optimizer), lambda: int(optimizer.iterations.numpy()), seen, held, waits=True
+    )
 
 
 def exact(

@@ -104,7 +104,6 @@ def watch(replica: Any) -> Watch:
         return Seen(
             rule_of(optimizer, getattr(optimizer, "momentum", None)),
             found,
-            optimizer.num_update,
             "/".join(sorted(types)) or None,
             "graph (hybridize)" if getattr(replica.network, "_active", False) else "eager",
             precisions.tf32_allowed(),

@@ -120,7 +120,6 @@ def watch(replica: Any) -> Watch:
         return Seen(
             rule_of(replica.optimizer, groups[0].get("momentum")),
             found,
-            updates[0],
             "/".join(sorted(types)) or None,
             "compiled (torch.compile)" if compiled else "eager",
             torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32,

@@ -125,16 +125,12 @@ def queued(device: Device) -> Callable[[], None] | None:
 def watch(replica: Any) -> Watch:
     optimizer = replica.optimizer
 
-    def updates() -> int:
-        return int(optimizer.step.numpy())
-
     def seen() -> Seen:
         compiled, types = _traced(replica.step)
         execution = "compiled (tf.function, XLA)" if compiled else "graph (tf.function)"
         return Seen(
             optimizer.rule,
             {what: [value] for what, value in optimizer.constants.items()},
-            updates(),
             "/".join(sorted(types)) or None,
             "eager" if tf.config.functions_run_eagerly() else execution,
             tf.config.experimental.tensor_float_32_execution_enabled(),
@@ -144,7 +140,9 @@ def watch(replica: Any) -> Watch:
     def held() -> list[np.ndarray]:
         return weight_layout.copies([*_trained(replica.network).values()][-1])
 
-    return Watch(lambda: float(optimizer.rate.numpy()), updates, seen, held)
+    return Watch(
+        lambda: float(optimizer.rate.numpy()), lambda: int(optimizer.step.numpy()), seen, held
+    )
 
 
 def _traced(function: Any) -> tuple[bool, set[str]]:

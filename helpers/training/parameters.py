@@ -14,6 +14,7 @@ from helpers.frameworks.cpu_cores import CpuDevice
 from helpers.frameworks.devices import Devices
 from helpers.launch import launchers
 from helpers.recipe import ScaledRecipe, lookup
+from helpers.recipe.settings import ON_DEVICE
 from helpers.training.image_data import fit_to_images
 from helpers.training.image_folders import prepare_data
 
@@ -128,7 +129,7 @@ def resolve(
     chosen = lookup(recipe, demo=found.kind == "cpu", **changes)
     if framework and (reason := chosen.lacks(framework)):
         raise UnsupportedError(reason)
-    if found.cpus and chosen.loader_cores != cpu_cores.ON_DEVICE:
+    if found.cpus and chosen.loader_cores != ON_DEVICE:
         found = device_helpers.resolve(devices, cores_per_device, chosen.loader_cores)
     each, images = check_number("num_workers", num_workers), check_number("batch_size", batch_size)
     if isinstance(images, int):

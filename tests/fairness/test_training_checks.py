@@ -23,11 +23,11 @@ IMAGES, STEPS = 43, 4  # three of the images fill no batch
 SEEN = Seen(
     "momentum",
     {"weight decay": (1e-3, 1e-3), "momentum": (0.9, 0.9)},
-    12,
     "float32",
     "eager",
     tf32=False,
     threads=4,
+    updates=12,
 )
 
 
@@ -131,7 +131,7 @@ def test_another_optimiser_is_named(seen: Seen, said: str) -> None:
 def test_adams_constants_are_looked_at() -> None:
     adam = replace(RECIPE, optimizer="adam", weight_decay=0.0)
     sound = {"weight decay": 0.0, "beta 1": 0.9, "beta 2": 0.999, "epsilon": 1e-8}
-    seen = Seen("adam", {what: (x, x) for what, x in sound.items()}, 12, None, "eager")
+    seen = Seen("adam", {what: (x, x) for what, x in sound.items()}, None, "eager", updates=12)
     assert optimizer(seen, adam).verdict == "pass"
     for what in ("beta 1", "beta 2", "epsilon"):
         other = replace(seen, constants={**seen.constants, what: (0.5, 0.5)})

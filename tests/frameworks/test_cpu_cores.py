@@ -10,7 +10,8 @@ import pytest
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import cpu_cores
-from helpers.frameworks.cpu_cores import ON_DEVICE, ON_OWN, ON_SIBLINGS, CpuDevice
+from helpers.frameworks.cpu_cores import CpuDevice
+from helpers.recipe.settings import LOADER_CORES, ON_DEVICE, ON_OWN, ON_SIBLINGS
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_a_container_has_as_many_cores_as_it_may_use_whole(
 @pytest.mark.parametrize("count", range(1, 9))
 def test_sets_are_equal_and_disjoint(count: int, eight: Path) -> None:
     machine = cpu_cores.machine(range(16), eight)
-    for place in cpu_cores.LOADER_CORES:
+    for place in LOADER_CORES:
         if place == ON_OWN and count > 4:
             continue
         found = cpu_cores.divided(count, None, place, machine)
