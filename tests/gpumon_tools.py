@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,37 +41,37 @@ def python(
     )
 
 
-@pytest.fixture(name="play")
-def play_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
+def played(
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    script: str,
+    *,
+    samples: int = 12,
+    interval: float = 0.02,
+    old_driver: bool = False,
+    gpu_ids: list[str | int] | None = None,
+    visible: str | None = None,
+) -> gpumon.Trace:
     """Record a while with a script as the driver and give the trace."""
+    (folder / "script").write_text(script)
+    for name, text in fake_nvml.environment(folder / "script", old_driver).items():
+        patch.setenv(name, text)
+    for name in ("CUDA_VISIBLE_DEVICES", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+        patch.delenv(name, raising=False)
+    if visible is not None:
+        patch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with gpumon.Monitor(folder / "trace", interval=interval, gpu_ids=gpu_ids):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if (folder / "trace.jsonl").read_text().count("\n") > samples + 1:
+                break
+            time.sleep(interval)
+    return gpumon.read(folder / "trace")
 
-    def run(
-        script: str,
-        *,
-        samples: int = 12,
-        interval: float = 0.02,
-        old_driver: bool = False,
-        gpu_ids: list[str | int] | None = None,
-        visible: str | None = None,
-    ) -> gpumon.Trace:
-        file = tmp_path / "script"
-        file.write_text(script)
-        for name, text in fake_nvml.environment(file, old_driver).items():
-            monkeypatch.setenv(name, text)
-        for name in ("CUDA_VISIBLE_DEVICES", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
-            monkeypatch.delenv(name, raising=False)
-        if visible is not None:
-            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        with gpumon.Monitor(tmp_path / "trace", interval=interval, gpu_ids=gpu_ids):
-            deadline = time.monotonic() + 60
-            wanted = samples + 1
-            while time.monotonic() < deadline:
-                if (tmp_path / "trace.jsonl").read_text().count("\n") > wanted:
-                    break
-                time.sleep(interval)
-        return gpumon.read(tmp_path / "trace")
 
-    yield run
+@pytest.fixture(name="play")
+def play_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    return partial(played, tmp_path, monkeypatch)
 
 
 def gpu(number: int, lines: str = "") -> str:

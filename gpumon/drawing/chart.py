@@ -199,7 +199,11 @@ def _frame(
     )
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: time_text(value, length)))
     axes.tick_params(axis="x", labelbottom=last, labelsize=8)
-    bold = {"fontsize": 9, "weight": "bold", "color": colours.text}
+    bold = {
+        "fontsize": 9 - 0.5 * (lane.phases is not None),
+        "weight": "bold",
+        "color": colours.text,
+    }
     below = {"fontsize": 7, "color": colours.faint}
     titles, subtitles = [lane.title], [lane.subtitle]
     if lane.phases is not None:

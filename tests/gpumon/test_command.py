@@ -23,7 +23,9 @@ def command(*arguments: str, cwd: Path, **extra: str) -> subprocess.CompletedPro
     return python("-m", "gpumon", *arguments, cwd=cwd, COLUMNS="100", **extra)
 
 
-def test_record_passes_the_exit_code_and_the_programs_own_phases(tmp_path: Path) -> None:
+def test_record_passes_the_exit_code_and_the_programs_own_phases(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     program = "import gpumon, sys\nwith gpumon.phase('train', epoch=1): pass\nsys.exit(7)"
     done = command(
         "record", "--interval", "0.05", "--out", "run/trace", "--", sys.executable, "-c", program,
@@ -32,10 +34,10 @@ def test_record_passes_the_exit_code_and_the_programs_own_phases(tmp_path: Path)
     assert done.returncode == 7, done.stderr
     trace = gpumon.read(tmp_path / "run" / "trace")
     assert list(trace.phases()["phase"]) == ["command", "train"]
-    shown = command("summary", "run/trace", cwd=tmp_path)
-    assert shown.returncode == 0 and "train" in shown.stdout
-    drawn = command("plot", "run/trace", "-o", "chart.svg", cwd=tmp_path)
-    assert drawn.stdout.strip() == "chart.svg" and "<svg" in (tmp_path / "chart.svg").read_text()
+    assert main(["summary", str(trace.path)]) == 0 and "train" in capsys.readouterr().out
+    chart = tmp_path / "chart.svg"
+    assert main(["plot", str(trace.path), "-o", str(chart)]) == 0
+    assert capsys.readouterr().out == f"{chart}\n" and "<svg" in chart.read_text()
 
 
 @pytest.mark.parametrize(

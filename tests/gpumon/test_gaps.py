@@ -18,7 +18,6 @@ from test_charts import lanes
 
 import gpumon
 from gpumon.drawing import timeline
-from gpumon.drawing.lanes import condense
 
 # Full until 2 s, then nothing is known until 9 s, then a fifth: the value of 2 s holds until 3 s.
 STEPS: list[float | None] = [100, 100, 100, *[None] * 6, 20, 20, 20]
@@ -120,17 +119,6 @@ def test_the_web_charts_lines_break(tmp_path: Path, several: bool, dense: int) -
             held = [(a, b) for a, b, v in zip(times, times[1:], line["v"], strict=False) if v]
             assert all(b <= GAP[0] + 0.02 or a >= GAP[1] - 0.02 for a, b in held)
             assert max(b for _, b in held) == 12
-
-
-def test_condensing_keeps_a_gap_empty() -> None:
-    times = np.concatenate([np.arange(0, 331), np.arange(931, 1200)]).astype(float)
-    values = np.concatenate([np.full(330, 90.0), [np.nan], np.full(269, 10.0)])
-    moments, mean, low, high = condense(times, values, 1200.0, 20)
-    assert len(moments) <= 22
-    held = np.diff(np.append(moments, 1200.0))
-    for figures in (mean, low, high):
-        assert held[np.isnan(figures)].sum() == 601
-    assert mean[0] == pytest.approx(90) and mean[-1] == pytest.approx(10)
 
 
 def test_merging_does_not_fill_what_one_trace_lacks(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from test_charts import in_the_page, in_the_picture
 
 import gpumon
 from gpumon import launch
-from gpumon.words import reasons
 
 GONE = 2**22 + 1
 """Above what Linux numbers processes with, as a container's view of another's process."""
@@ -70,23 +69,6 @@ def test_without_gpm_the_counters_of_the_links(play: Play) -> None:
     assert "field 139" in str(found["gpu0/NVLink sent (MiB/s)"])
     assert "Hopper" in str(found["gpu0/SM activity (%)"])
     assert frame["gpu0/SM activity (%)"].isna().all()
-
-
-def test_throttling_is_kept_as_bits_and_summed_up_as_time(play: Play) -> None:
-    trace = play(gpu(0, "utilisation 1\nthrottle 4") + gpu(1, "utilisation 1\nthrottle 1"))
-    assert set(trace.to_pandas()["gpu0/throttle reasons (bits)"].dropna()) == {4.0}
-    slowed = trace.summary().set_index("device")["throttled share (%)"]
-    assert slowed["gpu0"] == pytest.approx(100) and slowed["gpu1"] == 0
-    assert reasons(0x24) == ["power cap", "thermal slowdown (software)"]
-    assert reasons(0x1000) == ["0x1000"] and reasons(0) == []
-
-
-def test_instant_power_is_preferred_and_labelled(play: Play) -> None:
-    trace = play(gpu(0, "power 100000\nfield186 250000") + gpu(1, "power 100000"), samples=3)
-    assert set(trace.to_pandas()["gpu0/power (W)"].dropna()) == {250.0}
-    assert set(trace.to_pandas()["gpu1/power (W)"].dropna()) == {100.0}
-    apis = {s["key"]: s["api"] for s in trace.metadata()["series"]}
-    assert "instant" in apis["gpu0/power (W)"] and "mean" in apis["gpu1/power (W)"]
 
 
 def test_a_shared_gpu_is_told_everywhere(play: Play) -> None:

@@ -19,7 +19,6 @@ RECORD = [sys.executable, "-m", "gpumon", "record", "--"]
 
 
 def test_a_phase_that_is_open_is_not_opened_again(tmp_path: Path) -> None:
-    """It was its own outer one, and the program went round in circles for ever."""
     marker = gpumon.Marker(tmp_path / "t.marks.jsonl")
     phase = marker.phase("train")
     with phase, pytest.raises(gpumon.MonitorError, match="'train' is open already"):
@@ -42,7 +41,6 @@ CIRCLE.append(CIRCLE)
     "value", [{(1, 2): 3}, CIRCLE, Odd(), 10**5000], ids=["key", "circle", "no text", "long"]
 )
 def test_an_attribute_that_json_cannot_hold_ends_no_program(tmp_path: Path, value: object) -> None:
-    """What was raised left the phase open for ever as well."""
     marker = gpumon.Marker(tmp_path / "t.marks.jsonl")
     with marker.phase("train", value=value, items=3):
         assert marker.current == "train"
@@ -80,7 +78,6 @@ def test_an_interrupt_leaves_nothing_half_written_and_is_one_line(tmp_path: Path
 
 
 def test_the_exit_code_of_a_command_where_ended_children_are_ignored(tmp_path: Path) -> None:
-    """`trap '' CHLD` in a shell, or a supervisor that leaves it so, made every command succeed."""
     done = subprocess.run(
         [sys.executable, "-m", "gpumon", "record", "--out", tmp_path / "t", "--", "false"],
         env=HERE,
@@ -102,7 +99,6 @@ def test_a_working_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_program_without_its_streams_is_recorded(tmp_path: Path) -> None:
-    """The trace had got the number of one of them."""
 
     def close() -> None:
         for number in range(3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import fake_nvml
@@ -14,6 +15,7 @@ from gpumon_tools import (
     changes,
     gpu,
     play_fixture,  # noqa: F401 (a fixture)
+    played,
     python,
     reasons_of,
     said_by,
@@ -21,6 +23,7 @@ from gpumon_tools import (
 )
 
 import gpumon
+from gpumon.words import reasons as names_of
 
 
 def test_series_come_out_exactly_as_the_driver_gave_them(play: Play) -> None:
@@ -50,17 +53,45 @@ def test_series_come_out_exactly_as_the_driver_gave_them(play: Play) -> None:
     assert trace.metadata()["nvml"]["driver"] == "570.00"
 
 
-def test_unsupported_series_is_nan_with_its_reason_and_harms_no_other(play: Play) -> None:
-    trace = play(gpu(0, "utilisation 50\nmemory 100") + gpu(1, "memory 100\npower 90000"))
-    frame = trace.to_pandas()
-    reasons = reasons_of(trace)
-    assert frame["gpu1/utilisation (%)"].isna().all()
-    assert "Not Supported" in reasons["gpu1/utilisation (%)"]
-    assert "nvmlDeviceGetUtilizationRates" in reasons["gpu1/utilisation (%)"]
-    assert frame["gpu0/power (W)"].isna().all() and reasons["gpu0/power (W)"]
+@pytest.fixture(scope="module", name="mixed")
+def mixed_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[gpumon.Trace]:
+    """GPUs of which each can tell something else, and one that cannot be reached."""
+    script = gpu(0, "utilisation 50\nmemory 100\nthrottle 4\npower 100000\nfield186 250000")
+    script += gpu(1, "memory 100\npower 90000\nthrottle 1") + gpu(2, "utilisation 1")
+    with pytest.MonkeyPatch.context() as patch:
+        yield played(tmp_path_factory.mktemp("mixed"), patch, script + "3 handle E15\n")
+
+
+def test_unsupported_series_is_nan_with_its_reason_and_harms_no_other(mixed: gpumon.Trace) -> None:
+    frame, reasons = mixed.to_pandas(), reasons_of(mixed)
+    for key, call in (("gpu1/utilisation (%)", "UtilizationRates"), ("gpu2/power (W)", "Power")):
+        assert frame[key].isna().all()
+        assert "Not Supported" in reasons[key] and f"nvmlDeviceGet{call}" in reasons[key]
     assert set(frame["gpu0/utilisation (%)"].dropna()) == {50.0}
     assert not reasons["gpu0/utilisation (%)"]
     assert set(frame["gpu1/power (W)"].dropna()) == {90.0}
+
+
+def test_throttling_is_kept_as_bits_and_summed_up_as_time(mixed: gpumon.Trace) -> None:
+    assert set(mixed.to_pandas()["gpu0/throttle reasons (bits)"].dropna()) == {4.0}
+    slowed = mixed.summary().set_index("device")["throttled share (%)"]
+    assert slowed["gpu0"] == pytest.approx(100) and slowed["gpu1"] == 0
+    assert names_of(0x24) == ["power cap", "thermal slowdown (software)"]
+    assert names_of(0x1000) == ["0x1000"] and names_of(0) == []
+    texts = [text.get_text() for axes in mixed.plot().axes for text in axes.texts]
+    assert texts.count(" power cap") == 1
+
+
+def test_instant_power_is_preferred_and_labelled(mixed: gpumon.Trace) -> None:
+    assert set(mixed.to_pandas()["gpu0/power (W)"].dropna()) == {250.0}
+    apis = {s["key"]: s["api"] for s in mixed.metadata()["series"]}
+    assert "instant" in apis["gpu0/power (W)"] and "mean" in apis["gpu1/power (W)"]
+
+
+def test_gpu_that_cannot_be_reached_at_the_start(mixed: gpumon.Trace) -> None:
+    names = ["gpu0", "gpu1", "gpu2", "gpu3", "host"]
+    assert [device["name"] for device in mixed.devices] == names
+    assert "unreachable" in mixed.devices[3]["product"]
 
 
 def test_old_driver_without_functions(play: Play) -> None:
@@ -141,14 +172,6 @@ def test_a_lost_gpus_part_is_in_no_sum(tmp_path: Path) -> None:
         assert table.loc[("late", "gpu1"), "energy (J)"] == pytest.approx(700, abs=101)
 
 
-def test_gpu_that_cannot_be_reached_at_the_start(play: Play) -> None:
-    trace = play("0 handle E15\n" + gpu(1, "utilisation 60\nmemory 1"))
-    assert [device["name"] for device in trace.devices] == ["gpu0", "gpu1", "host"]
-    assert "unreachable" in trace.devices[0]["product"]
-    assert set(trace.to_pandas()["gpu1/utilisation (%)"].dropna()) == {60.0}
-    trace.plot()
-
-
 @pytest.mark.parametrize(
     ("script", "words"),
     [("init 9\n" + gpu(0), "not loaded"), ("", "sees no GPU")],
@@ -165,7 +188,7 @@ def test_a_driver_that_does_not_start_is_no_machine_without_gpus(
     play: Play, tmp_path: Path
 ) -> None:
     """The host is watched all the same, and each reader of the trace is told."""
-    trace = play("init 18\n" + gpu(0), samples=150)
+    trace = play("init 18\n" + gpu(0), samples=60)
     assert trace.to_pandas()["host/cpu (%)"].notna().any()
     said = (
         "No GPU was watched: the NVIDIA driver does not start: Driver/library version mismatch "
@@ -207,12 +230,8 @@ for choice in {list(choices)}:
 
 
 def test_eight_gpus_imbalance_and_energy(play: Play) -> None:
-    script = "".join(
-        gpu(
-            n, f"utilisation {80 if n == 0 else 40}\nmemory {2000 if n == 0 else 500}\npower 100000"
-        )
-        for n in range(8)
-    )
+    script = gpu(0, "utilisation 80\nmemory 2000\npower 100000")
+    script += "".join(gpu(n, "utilisation 40\nmemory 500\npower 100000") for n in range(1, 8))
     summary = play(script).summary()
     together = summary.query("device == 'gpus'").iloc[0]
     assert together["utilisation mean (%)"] == pytest.approx(45)
@@ -222,11 +241,10 @@ def test_eight_gpus_imbalance_and_energy(play: Play) -> None:
     assert together["power mean (W)"] == pytest.approx(800)
 
 
-@pytest.mark.parametrize("module", ["pynvml.py", "pynvml/__init__.py"])
-def test_an_old_or_foreign_pynvml_is_named_with_the_cure(tmp_path: Path, module: str) -> None:
+def test_an_old_or_foreign_pynvml_is_named_with_the_cure(tmp_path: Path) -> None:
     """The package pynvml up to 11.4.1 has a folder that hides the module of nvidia-ml-py."""
-    file = tmp_path / module
-    file.parent.mkdir(exist_ok=True)
+    file = tmp_path / "pynvml" / "__init__.py"
+    file.parent.mkdir()
     file.write_text("def nvmlInit():\n    pass\n")
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom gpumon import nvml\nnvml.nvml()"

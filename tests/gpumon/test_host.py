@@ -41,13 +41,6 @@ def second(source: Source) -> tuple[Any, ...]:
     return tuple(source.read())
 
 
-def test_waiting_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = [{0: (0.0, 0.0), 1: (5.0, 9.0)}, {0: (60.0, 200.0), 1: (5.0, 9.0)}]
-    left = iter(shown)
-    monkeypatch.setattr(host, "busy_and_total", lambda _: dict(next(left)))
-    assert list(host._cpu().read()) == [30.0, 30.0, None]
-
-
 def test_a_disks_bytes_count_once(monkeypatch: pytest.MonkeyPatch, a_second: None) -> None:
     monkeypatch.setattr(host, "_physical", host._physical.__wrapped__)
     monkeypatch.setattr(Path, "exists", lambda path: path.name != "sda1")

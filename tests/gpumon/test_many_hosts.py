@@ -23,6 +23,8 @@ from gpumon.__main__ import main
 ROOT = Path(__file__).resolve().parents[2]
 MPIEXEC = ROOT / ".venvs" / "pytorch" / "bin" / "mpiexec"
 PROGRAM = "import gpumon, time\nwith gpumon.phase('train'): time.sleep(1.5)"
+RECORD = (sys.executable, "-m", "gpumon", "record", "--interval", "0.05")
+RECORDED = ("--out", "t", "--", sys.executable, "-c", PROGRAM)
 needs_mpiexec = pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec: make envs")
 
 
@@ -60,10 +62,9 @@ def test_a_processs_place_and_who_samples(
     assert found == place and found.is_host_sampler == samples
 
 
-def mpiexec(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpumon", "record", "--interval", "0.05", *words]
+def mpiexec(hosts: str, ranks: int, *command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(MPIEXEC), "-launcher", "fork", "-hosts", "a1:2,a2:1", "-n", "3", *command],
+        [str(MPIEXEC), "-launcher", "fork", "-hosts", hosts, "-n", str(ranks), *command],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -74,7 +75,7 @@ def mpiexec(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @needs_mpiexec
 def test_under_mpiexec_one_process_a_host_samples_and_all_mark(tmp_path: Path) -> None:
-    done = mpiexec("--out", "t", "--", sys.executable, "-c", PROGRAM, cwd=tmp_path)
+    done = mpiexec("a1:2,a2:1", 3, *RECORD, *RECORDED, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("gpumon: trace in t; see it with: gpumon plot 't*'\n") == 1
     names = ["t-rank1.jsonl", "t-rank2.jsonl", "t.jsonl"]
@@ -106,18 +107,21 @@ def on_two_hosts_fixture(tmp_path: Path) -> list[str]:
     if shutil.which("unshare") is None or subprocess.run(apart, capture_output=True).returncode:
         pytest.skip("no second host can be made here: unshare needs root and time namespaces")
     (tmp_path / "boot").write_text("boot-of-the-other\n")
-    recorder = [sys.executable, "-m", "gpumon", "record", "--interval", "0.05", "--out", "t"]
-    return ["sh", "-c", OTHER_HOST, "sh", *recorder, "--", sys.executable, "-c", PROGRAM]
+    return ["sh", "-c", OTHER_HOST, "sh", *RECORD, *RECORDED]
 
 
-def hosts_meet(folder: Path) -> None:
-    """Each host has its trace, and the clocks' difference was measured, corrected and stated."""
-    assert all(json.loads((folder / f"{name}.jsonl").open().readline())["devices"]
+@needs_mpiexec
+def test_mpiexecs_hosts_state_how_far_their_clocks_are_apart(
+    tmp_path: Path, on_two_hosts: list[str]
+) -> None:
+    done = mpiexec("a1:1,a2:1", 2, *on_two_hosts, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all(json.loads((tmp_path / f"{name}.jsonl").open().readline())["devices"]
                for name in ("t", "t-rank1"))  # fmt: skip
-    trace = gpumon.read(folder / "t*")
+    trace = gpumon.read(tmp_path / "t*")
     (told,) = trace.recording.header["clocks"]
     assert told.startswith("The clock of other was ") and told.endswith("run, and is corrected.")
-    marks = (folder / "t-rank1.marks.jsonl").read_text().splitlines()
+    marks = (tmp_path / "t-rank1.marks.jsonl").read_text().splitlines()
     (apart,) = [found["clock"] for found in map(json.loads, marks) if "clock" in found]
     assert abs(apart["ahead (s)"] - AHEAD_THERE) <= apart["within (s)"] < 1
     phases = trace.phases()
@@ -127,24 +131,8 @@ def hosts_meet(folder: Path) -> None:
 
 
 @needs_mpiexec
-def test_mpiexecs_hosts_state_how_far_their_clocks_are_apart(
-    tmp_path: Path, on_two_hosts: list[str]
-) -> None:
-    done = subprocess.run(
-        [str(MPIEXEC), "-launcher", "fork", "-hosts", "a1:1,a2:1", "-n", "2", *on_two_hosts],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    hosts_meet(tmp_path)
-
-
-@needs_mpiexec
 def test_under_mpiexec_without_a_name_each_rank_says_so_and_runs_nothing(tmp_path: Path) -> None:
-    done = mpiexec("--", "touch", "ran", cwd=tmp_path)
+    done = mpiexec("a1:2,a2:1", 3, *RECORD, "--", "touch", "ran", cwd=tmp_path)
     assert done.returncode == 2 and not list(tmp_path.iterdir())
     assert "give one, the same for all" in done.stderr
 
@@ -163,9 +151,6 @@ def test_a_trace_of_phases_alone_is_no_chart(
         told = capsys.readouterr().err
         assert told.count("\n") == 1 and "draw both traces together" in told
     assert main(["summary", "t-rank1"]) == 0
-
-
-# --- Clocks ----------------------------------------------------------------------------------
 
 
 def test_clocks_are_measured_over_the_network(tmp_path: Path) -> None:
@@ -223,20 +208,8 @@ def test_clocks_that_none_measured_are_said_to_be_unknown(tmp_path: Path, clock:
     assert list(trace.phases()["start (s)"]) == pytest.approx([2.0, 102.0])
     (told,) = trace.recording.header["clocks"]
     assert told.startswith("The clock offset between n2 and n1 is not known")
-
-
-# --- On one axis -----------------------------------------------------------------------------
-
-
-def test_a_gap_of_one_host_is_none_of_another(tmp_path: Path) -> None:
-    values: list[float | None] = [50.0] * 20
-    write(tmp_path / "t", {"gpu0": values}, host="n1", without=range(6, 12))
-    write(tmp_path / "u", {"gpu0": values}, host="n2", boot="boot-b")
-    merged = gpumon.read([tmp_path / "t", tmp_path / "u"])
-    assert [gap["seconds"] for gap in merged.recording.gaps] == [6.0]
-    table = merged.summary().set_index(["phase", "device"])["measured (s)"]
-    assert table["(all)", "n1:gpu0"] == pytest.approx(14)
-    assert table["(all)", "n2:gpu0"] == pytest.approx(20)
+    names = ["n1:gpu0", "n2:gpu0", "n1:host", "n2:host"]
+    assert [device["name"] for device in trace.devices] == names
 
 
 def test_a_trace_named_twice_counts_once(tmp_path: Path) -> None:

@@ -112,19 +112,6 @@ def test_ranks_of_one_machine_merge_exactly_and_shared_devices_once(tmp_path: Pa
     trace.plot()
 
 
-def test_machines_merge_on_wall_time_under_their_names(tmp_path: Path) -> None:
-    a = write(tmp_path / "a", {"gpu0": [10, 10]}, host="n1", boot="x")
-    b = write(tmp_path / "b", {"gpu0": [20, 20]}, host="n2", boot="y", start=5.0, unix=1.8e9 + 1)
-    trace = gpumon.read([a, b])
-    names = [device["name"] for device in trace.devices]
-    assert names == ["n1:gpu0", "n2:gpu0", "n1:host", "n2:host"]
-    assert trace.to_pandas()["n2:gpu0/utilisation (%)"].tolist()[1:] == [20, 20]
-    assert list(trace.to_pandas().index) == pytest.approx([0, 1, 2], abs=1e-6)
-    together = row_of(trace, "(all)", "gpus")
-    assert together["utilisation imbalance (%)"] == pytest.approx(50)
-    trace.plot()
-
-
 def test_csv_round_trip(tmp_path: Path) -> None:
     marks: Marks = (("train", 1.0, 2.0, {}),)
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [1, None, 3]}, marks=marks))
