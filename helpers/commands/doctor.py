@@ -21,16 +21,20 @@ examples:
 
 Exit codes: 0 every check passed; 1 a check failed.
 """
+LOGS = ".self-test"
 
 
 def run(given: argparse.Namespace) -> int:
     """Describe the machine, run all self-tests, print the table and return the exit code."""
-    names = _chosen(given.environments)
+    known = list(dict.fromkeys(row.kernel for row in ROWS if row.kernel == row.module))
+    names = dict.fromkeys(given.environments or known)
+    for name in names:
+        if name not in known:
+            raise UserError(unknown("environment", name, known))
     _describe_machine()
-    sets = [devices.resolve(count, cpu_cores.SHARED) for count in given.devices]
-    tests = [(name, on) for name in names for on in dict.fromkeys(sets)]
+    sets = dict.fromkeys(devices.resolve(count, cpu_cores.SHARED) for count in given.devices)
     with locks.only_one(), shutdown.in_order():
-        found = [_test(name, on) for name, on in tests]
+        found = [_test(name, on) for name in names for on in sets]
     for name, versions in {each.kernel: each.versions for each in found if each.versions}.items():
         say(f"{name}: " + ", ".join(f"{what} {version}" for what, version in versions.items()))
     rows = [
@@ -38,20 +42,13 @@ def run(given: argparse.Namespace) -> int:
         for each in found
     ]
     say(f"\n{table(['environment', 'devices', 'check'], rows)}\n")
-    failed = [each for each in found if each.reason]
-    for each in failed:
-        say(_plain(f"{each.kernel}, {each.devices.short}: {each.reason}"))
-    say(_plain(f"{_logs()} has the details") if failed else "Everything works.")
+    bad = [each for each in found if each.reason]
+    failed = [f"{each.kernel}, {each.devices.short}: {each.reason}" for each in bad]
+    failed += [f"{paths.RUNS / LOGS} has the details"] * bool(bad)
+    for line in failed or ["Everything works."]:
+        # Without folder names that contain the user's name.
+        say(line.replace(f"{paths.ROOT}/", "").replace(f"{Path.home()}/", "~/"))
     return 1 if failed else 0
-
-
-def _chosen(asked: list[str] | None) -> list[str]:
-    """The requested environments; by default all that are named as a framework."""
-    known = list(dict.fromkeys(row.kernel for row in ROWS if row.kernel == row.module))
-    for name in asked or []:
-        if name not in known:
-            raise UserError(unknown("environment", name, known))
-    return list(dict.fromkeys(asked or known))
 
 
 def _describe_machine() -> None:
@@ -70,17 +67,8 @@ def _describe_machine() -> None:
 
 def _test(name: str, on: Devices) -> self_test.Outcome:
     say(f"testing {name} on {on.short}", error=True)
-    log = _logs() / f"{name}-{on.count}x.log"
+    log = paths.RUNS / LOGS / f"{name}-{on.count}x.log"
     return self_test.test(name, on, devices.visible()[: on.count], log=log)
-
-
-def _logs() -> Path:
-    return paths.RUNS / ".self-test"
-
-
-def _plain(text: str) -> str:
-    """``text`` without folder names that contain the user's name."""
-    return text.replace(f"{paths.ROOT}/", "").replace(f"{Path.home()}/", "~/")
 
 
 def add(commands: Commands) -> None:

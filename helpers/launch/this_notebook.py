@@ -33,9 +33,9 @@ _SET_IT = f"run %env {VARIABLE}=NAME{SUFFIX} in a cell, with this notebook's fil
 def find(names: Mapping[str, Any]) -> Path:
     """The file of the notebook, or of the script with its cells, that runs here.
 
-    A script knows its own file. For a notebook, the first of these that is known says which: our
-    runner, VS Code, Jupyter, nbmake. Else it is the shipped notebook of which IPython has run the
-    cell that begins the run. ``names`` are the notebook's ``globals()``.
+    For a notebook, the first of these that is known says which: our runner, VS Code, Jupyter,
+    nbmake. Else it is the shipped notebook of which IPython has run the cell that begins the run.
+    ``names`` are the notebook's ``globals()``.
 
     Raises:
         UserError: the file is not known, or does not exist.
@@ -74,13 +74,12 @@ def code_cells(path: Path) -> tuple[list[str], list[str]]:
 
     Without a file there are none. A script is one cell.
     """
-    code: list[str] = []
-    tagged: list[str] = []
     text = path.read_text(encoding="utf-8") if path.exists() else "{}"
     if path.suffix == ".py":
-        return [text], tagged
-    content = json.loads(text)
-    for cell in content.get("cells", []):
+        return [text], []
+    code: list[str] = []
+    tagged: list[str] = []
+    for cell in json.loads(text).get("cells", []):
         if cell["cell_type"] == "code":
             tags = cell.get("metadata", {}).get("tags", [])
             (tagged if PARAMETERS in tags else code).append("".join(cell["source"]))

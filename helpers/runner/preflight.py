@@ -47,11 +47,11 @@ def check(experiment: Experiment) -> None:
     plan = experiment.plan
     if changed := recipe_changed(plan):
         raise UserError(f"{changed}: put it back, or start a new experiment")
-    for run in plan.runs:
-        if not experiment.is_finished(run):
-            selection.check_parameters_cell(run.notebook)
-            _check_launcher(plan, run)
-            _check_gpus(plan, run)
+    to_do = [run for run in plan.runs if not experiment.is_finished(run)]
+    for run in to_do:
+        selection.check_parameters_cell(run.notebook)
+        _check_launcher(plan, run)
+        _check_gpus(plan, run)
     # The largest global batch to fill.
     most = max(plan.runs, key=lambda run: run.nodes * run.devices)
     notes: dict[str, None] = {}  # seeds share most of them
@@ -66,11 +66,9 @@ def check(experiment: Experiment) -> None:
     for note in notes:
         terminal.say(f"note: {note}")
     image_data.check_images(setup.recipe.recipe, setup.data)
-    for run in plan.runs:
+    for run in to_do:
         row = row_of(run.notebook)
-        if row is None or not row.shared_memory or experiment.is_finished(run):
-            continue
-        if why_skipped(plan, run) is None:
+        if row and row.shared_memory and why_skipped(plan, run) is None:
             _check_shared_memory(row, run, _resolve(experiment, run, run.seed))
 
 
