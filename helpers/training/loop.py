@@ -45,10 +45,9 @@ MOST_APART = 1e-6
 
 
 class Loop:
-    """What a process notes while it trains; ``seconds`` are those of the last phase by name.
+    """A process's notes while it trains; ``seconds`` are those of the last phase by name.
 
-    ``predict`` is the notebook's, which ``run.check`` was given. ``turn`` is what a measured turn's
-    loop is noted in.
+    ``predict`` is the notebook's, from ``run.check``; ``turn`` has the notes of a measured turn.
     """
 
     clock: StepClock
