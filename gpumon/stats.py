@@ -18,7 +18,6 @@ from gpumon.trace_files import gap_threshold
 
 Floats = npt.NDArray[np.float64]
 Span = tuple[float, float]
-UNNOTED = "there is no sample"
 
 
 class Weights(NamedTuple):
@@ -157,7 +156,7 @@ def find_gaps(
             "t": round(start, 4),
             "event": "gap",
             "seconds": round(edges[place + 1] - start, 4),
-            "reason": "; ".join(reasons.get(place, [UNNOTED])),
+            "reason": "; ".join(reasons.get(place, ["there is no sample"])),
         }
         for place, start in sorted(starts.items())
     ]
