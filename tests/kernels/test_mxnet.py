@@ -24,6 +24,9 @@ from helpers.frameworks import mxnet as framework
 from helpers.networks import mxnet as networks
 from helpers.training.step_clock import StepClock
 
+# Three processes train; PyTorch and Chainer take it every day.
+pytest.mark.slow(test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one)  # noqa: F405
+
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
 
