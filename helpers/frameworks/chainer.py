@@ -179,11 +179,6 @@ def set_epoch(loader: Any, epoch: int) -> None:
     loader.set_epoch(epoch)
 
 
-def set_step(replica: Any, step: int) -> None:
-    """The notebook's rate follows from the steps that the optimiser counts."""
-    replica.optimizer.t = step
-
-
 def apart(function: Callable[[], Found], devices: Sequence[Device]) -> Found:
     if devices[0].name == "@numpy":
         return function()
@@ -231,7 +226,8 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return {name: cuda.to_cpu(array).copy() for name, array in _arrays(model)}
 
 
-def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray], step: int) -> None:
+    """The notebook's rate follows from the steps that the optimiser counts."""
     chainer.serializers.NpzDeserializer(state).load(replica.optimizer)
 
 

@@ -152,8 +152,8 @@ class Framework(Protocol):
         BatchNorm's layers get the recipe's epsilon and momentum, but not a custom network's.
         """
 
-    def load_optimizer(self, replica: Any, state: Mapping[str, np.ndarray]) -> None:
-        """Restore the optimiser's state as :meth:`dump_optimizer` returned it."""
+    def load_optimizer(self, replica: Any, state: Mapping[str, np.ndarray], step: int) -> None:
+        """Restore the state that :meth:`dump_optimizer` returned; ``step`` is the next, from 0."""
 
     def dump_optimizer(self, replica: Any) -> dict[str, np.ndarray]:
         """All that the optimiser keeps from step to step, copied, by names of the framework's."""
@@ -169,9 +169,6 @@ class Framework(Protocol):
 
     def set_epoch(self, loader: Any, epoch: int) -> None:
         """Give the notebook's training loader another epoch's order and crops; the first is 0."""
-
-    def set_step(self, replica: Any, step: int) -> None:
-        """Go on in the learning-rate schedule at this step, from 0, after a checkpoint."""
 
     def watch(self, replica: Any) -> Watch:
         """Look on while a replica trains; it must not have taken a step yet."""

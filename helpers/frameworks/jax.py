@@ -190,7 +190,8 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return _arrays_of(nnx.state(model, OF_WEIGHTS), custom.is_own(model))
 
 
-def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray], step: int) -> None:
+    """Optax's schedules count the steps themselves."""
     held = nnx.to_flat_state(nnx.state(replica.optimizer))
     loaded = {path: each.replace(jnp.array(state[_path(path)])) for path, each in held}
     nnx.update(replica.optimizer, nnx.from_flat_state(loaded))
@@ -203,10 +204,6 @@ def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
 
 def _path(path: tuple[Any, ...]) -> str:
     return "/".join(map(str, path))
-
-
-def set_step(replica: Any, step: int) -> None:
-    """Optax's schedules count the steps themselves, and have their count back with their state."""
 
 
 def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:

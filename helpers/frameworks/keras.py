@@ -99,10 +99,6 @@ def set_epoch(loader: Any, epoch: int) -> None:
     loader.set_epoch(epoch)
 
 
-def set_step(replica: Any, step: int) -> None:
-    """The optimiser counts its steps itself, and has its count back with its state."""
-
-
 def beside(model: Model) -> AbstractContextManager[Any]:
     strategy = getattr(model.variables[0].value, "distribute_strategy", None)
     return strategy.scope() if strategy else nullcontext()
@@ -259,7 +255,8 @@ def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
     return [weight_layout.last(weights[names[id(each)]]) for each in model.weights]
 
 
-def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray], step: int) -> None:
+    """The optimiser counts its steps itself."""
     replica.optimizer.load_own_variables(state)
 
 

@@ -159,11 +159,6 @@ def set_epoch(loader: Any, epoch: int) -> None:
     loader._batch_sampler.set_epoch(epoch)
 
 
-def set_step(replica: Any, step: int) -> None:
-    """The optimiser counts its steps itself; momentum's velocity has the last one's rate in it."""
-    replica.optimizer.set_learning_rate(replica.schedule(step - 1))
-
-
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
     return float(mxnet_ranks.gathered(np.array(seconds)).max())
@@ -190,7 +185,7 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return {name: _read(parameter) for name, parameter in _named(model).items()}
 
 
-def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray], step: int) -> None:
     optimizer = replica.optimizer
     # The weights count their steps from here, on every device.
     optimizer.optimizer.begin_num_update = optimizer.optimizer.num_update = int(state["step"])
@@ -200,6 +195,8 @@ def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
             if kept:  # Adam's is a pair, momentum's the array itself, plain SGD's nothing
                 updater.states[number] = tuple(kept) if len(kept) == 2 else kept[0]
                 updater.states_synced[number] = True
+    # Momentum's velocity has the last step's rate in it.
+    optimizer.set_learning_rate(replica.schedule(step - 1))
 
 
 def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:

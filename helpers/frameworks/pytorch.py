@@ -185,15 +185,6 @@ def set_epoch(loader: Any, epoch: int) -> None:
     loader.batch_sampler.set_epoch(epoch)
 
 
-def set_step(replica: Any, step: int) -> None:
-    schedule = replica.schedule
-    schedule.last_epoch = step
-    for group, rate, factor in zip(
-        schedule.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
-    ):
-        group["lr"] = rate * factor(step)
-
-
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     if not dist.is_initialized():
         return seconds
@@ -224,7 +215,7 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     }
 
 
-def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray], step: int) -> None:
     if "scale" in state and replica.scaler.is_enabled():
         scaler = replica.scaler
         scaler.load_state_dict(scaler.state_dict() | {"scale": float(state["scale"])})
@@ -237,6 +228,12 @@ def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
             elif on_device:  # the steps
                 kept[what] = tensor.to(parameter.device)
         replica.optimizer.state[parameter] = kept
+    schedule = replica.schedule
+    schedule.last_epoch = step
+    for group, rate, factor in zip(
+        schedule.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
+    ):
+        group["lr"] = rate * factor(step)
 
 
 def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:

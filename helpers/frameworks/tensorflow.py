@@ -172,11 +172,6 @@ def set_epoch(loader: Any, epoch: int) -> None:
     loader.epoch = epoch
 
 
-def set_step(replica: Any, step: int) -> None:
-    for _ in range(step):
-        next(replica.rates)
-
-
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
     return float(tensorflow_ranks.gathered(np.array(seconds)).max())
@@ -216,9 +211,11 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return {name: weight_layout.first(v.numpy()) for name, v in _named(model).items()}
 
 
-def load_optimizer(replica: Any, state: Mapping[str, np.ndarray]) -> None:
+def load_optimizer(replica: Any, state: Mapping[str, np.ndarray], step: int) -> None:
     for number, variable in enumerate(_kept(replica.optimizer)):
         variable.assign(state[str(number)])
+    for _ in range(step):
+        next(replica.rates)
 
 
 def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:

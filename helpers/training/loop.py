@@ -259,8 +259,8 @@ class Loop:
         self.writer = checkpoint.Writer(start)
         if start.epoch:
             framework.load_weights(replica.network, start.weights)
-            framework.set_step(replica, start.epoch * run.recipe.steps)
-            framework.load_optimizer(replica, start.optimizer)
+            steps = start.epoch * run.recipe.steps
+            framework.load_optimizer(replica, start.optimizer, steps)
         self.notes = TrainingNotes(run, replica, self.processes, start.weights)
         with run.others.during("epochs"):
             for number in range(start.epoch, run.recipe.epochs):

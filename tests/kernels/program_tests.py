@@ -224,8 +224,7 @@ def steps_taken(names: Names, task: str, arrays: Any, state: Any, rates: np.ndar
     with run.recipe.varied(**how, batch_size=len(targets), outputs=14):
         replica = names["make_replica"](framework.shallow(arrays, run.own_devices))
         if state:
-            framework.set_step(replica, len(rates) - 1)
-            framework.load_optimizer(replica, state)
+            framework.load_optimizer(replica, state, len(rates) - 1)
         names["train_steps"](replica, repeat(batch, steps), steps)
     state = framework.dump_optimizer(replica)
     return [framework.dump_weights(replica.network), state]

@@ -164,8 +164,7 @@ def test_a_step_is_compiled_once(cells: Names) -> None:
     before = step._cache_size(), evaluate._cache_size()
     state = framework.dump_optimizer(replica)
     for batches in (islice(loader, 2), repeat(next(iter(loader)), 2)):
-        framework.load_optimizer(replica, state)
-        framework.set_step(replica, 3)
+        framework.load_optimizer(replica, state, 3)
         cells["train_steps"](replica, batches, 2)
         cells["predict"](replica, cells["make_loader"](part, False), len(part))
     assert (step._cache_size(), evaluate._cache_size()) == (before[0] + 1, before[1] + 1)

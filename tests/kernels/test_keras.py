@@ -178,7 +178,7 @@ def test_three_steps_are_one_after_two_that_were_saved(names: Names, optimizer: 
         replica = names["make_replica"](names["build_model"]())
         framework.load_weights(replica.network, arrays)
         if state:
-            framework.load_optimizer(replica, state)
+            framework.load_optimizer(replica, state, 2)
         names["train_steps"](replica, repeat(batch, count), count)
         kept = framework.dump_optimizer(replica)
         return framework.dump_weights(replica.network), kept
