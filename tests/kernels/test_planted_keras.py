@@ -51,7 +51,7 @@ TEXTS = {
         )
     },
     "the same crops in each batch": {
-        "for i in numbers:": "for place, i in enumerate(numbers):",
+        "for i in np.maximum(numbers, 0):": "for place, i in enumerate(numbers):",
         DRAW: "default_rng(place)",
     },
     "one crop for a batch": {DRAW: "default_rng([r.seed, epoch, k])"},
