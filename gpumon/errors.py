@@ -74,10 +74,7 @@ def warnings_as_lines() -> Iterator[None]:
 
 @contextlib.contextmanager
 def required_for(what: str) -> Iterator[None]:
-    """For imports of what a recorder need not have: MonitorError names the extra that brings it.
-
-    what: the command or method that needs it.
-    """
+    """For imports of what a recorder need not have: MonitorError names the extra that brings it."""
     try:
         yield
     except ModuleNotFoundError as error:

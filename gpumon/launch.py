@@ -26,7 +26,8 @@ from gpumon.trace_files import write_atomically
 ROUNDS = 20
 ANSWER_SECONDS = 0.5
 ASK_SECONDS = 60.0
-"""For how long the first rank is waited for: hosts do not begin at once."""
+"""For how long the first rank is waited for, as hosts do not begin at once; and after which its
+clock is asked for again."""
 ClockOffset = dict[str, Any]
 """``boot``: whose clock is the reference; ``ahead (s)``: of this host's monotonic clock before it,
 within ``within (s)``; ``wall (s)``: the same of the wall clock."""
@@ -114,7 +115,7 @@ def compared_clocks(
 ) -> Iterator[None]:
     """Compare this host's clock with rank 0's, whose trace is ``first``, in a thread.
 
-    Rank 0 answers; the others pass the measured offset to ``report``, once.
+    Rank 0 answers; the others pass the measured offset to ``report``, every minute.
     """
     ended, file = threading.Event(), first.with_name(first.name + ".clock")
     work = functools.partial(_query if rank else _answer, file, ended)
@@ -152,7 +153,7 @@ def _answer(file: Path, ended: threading.Event) -> None:
 
 
 def _query(file: Path, ended: threading.Event, report: Callable[[ClockOffset], object]) -> None:
-    deadline = time.monotonic() + ASK_SECONDS
+    deadline, pause = time.monotonic() + ASK_SECONDS, ANSWER_SECONDS
     while not ended.is_set() and time.monotonic() < deadline:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             offer = json.loads(file.read_text(encoding="utf-8"))
@@ -160,8 +161,8 @@ def _query(file: Path, ended: threading.Event, report: Callable[[ClockOffset], o
                 return  # one clock
             if found := measure_offset(offer):
                 report(found)
-                return
-        ended.wait(ANSWER_SECONDS)
+                deadline, pause = float("inf"), ASK_SECONDS
+        ended.wait(pause)
 
 
 def measure_offset(

@@ -6,7 +6,6 @@ A mark is one ``write`` of one line with O_APPEND, so processes need no lock bet
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import itertools
 import json
@@ -15,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from gpumon.errors import MonitorError, warn
 from gpumon.trace_files import marks_file
@@ -74,7 +73,7 @@ class Marker:
     def phase(self, name: str, /, **attributes: Any) -> Phase:
         """Return a context manager that marks a phase.
 
-        It is also a decorator: each call of the function, or of the coroutine function, is a phase.
+        It is also a decorator: each call of the function is a phase.
 
         Args:
             name: the phase's name, such as ``"train"``.
@@ -163,7 +162,7 @@ def phase(name: str, /, **attributes: Any) -> Phase | NullPhase:
     return _recorded[0].phase(name, **attributes)
 
 
-class Phase:
+class Phase(contextlib.ContextDecorator):
     """One phase of a program; create it with :meth:`gpumon.Monitor.phase`.
 
     The phase is open inside its ``with`` statement; as a decorator it marks each call.
@@ -185,26 +184,21 @@ class Phase:
         self._number = -1
 
     def __call__(self, function: Function) -> Function:
-        again = functools.partial(Phase, self.marker, self._name, self._attributes)
-        if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def awaited(*arguments: Any, **named: Any) -> Any:
-                with again():
-                    return await function(*arguments, **named)
-
-            return cast(Function, awaited)
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        refused = (
+            inspect.isgeneratorfunction,
+            inspect.isasyncgenfunction,
+            inspect.iscoroutinefunction,
+        )
+        if any(is_one(function) for is_one in refused):
             raise MonitorError(
-                f"the phase {self._name!r} cannot decorate a generator: use `with` inside it"
+                f"the phase {self._name!r} can decorate neither a generator nor a coroutine: use "
+                "`with` inside it"
             )
+        return super().__call__(function)
 
-        @functools.wraps(function)
-        def called(*arguments: Any, **named: Any) -> Any:
-            with again():
-                return function(*arguments, **named)
-
-        return cast(Function, called)
+    def _recreate_cm(self) -> Phase:
+        """For each call of a decorated function."""
+        return Phase(self.marker, self._name, self._attributes)
 
     def __enter__(self) -> Phase:
         if self.open:

@@ -244,7 +244,8 @@ def _marks(prefix: Path, origin: float) -> tuple[list[Mark], dict[str, Any] | No
     for line in _lines(marks_file(prefix)):
         try:
             if isinstance(line, dict):
-                clock = line.get("clock", clock) if line["gpumon marks"] else clock
+                if line["gpumon marks"] and "clock" in line:
+                    clock = _offset(clock or line["clock"], line["clock"])
                 continue
             kind, moment, process, place, *opening = line
             moment = _moment(moment / 1e9) - origin
@@ -260,3 +261,10 @@ def _marks(prefix: Path, origin: float) -> tuple[list[Mark], dict[str, Any] | No
         except WRONG:
             damaged += 1
     return sorted(marks, key=lambda mark: (mark.start, mark.depth)), clock, damaged
+
+
+def _offset(*both: dict[str, Any]) -> dict[str, Any]:
+    """The clocks' offset while they drifted from one to the other: between the bounds of both."""
+    ends = [one["ahead (s)"] + sign * one["within (s)"] for one in both for sign in (-1, 1)]
+    least, most = min(ends), max(ends)
+    return both[-1] | {"ahead (s)": (least + most) / 2, "within (s)": (most - least) / 2}
