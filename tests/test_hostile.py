@@ -71,8 +71,3 @@ def test_hostile(
     assert said.isprintable(), f"not one plain line: {said!r}"
     assert re.search(case.says, said)
     assert {name: (folder / name).read_bytes() for name in case.keeps} == before
-
-
-def test_each_has_a_name_of_its_own() -> None:
-    names = [case.name for case in cases()]
-    assert len(names) == len(set(names)) > 40

@@ -2,88 +2,61 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from hostile.case import Case
+from hostile.case import Case, Content, Lay, laid
 
-RUN: dict[str, Any] = {
+RUN = {
     "notebook": "PyTorch_MultiGPU",
     "framework": "PyTorch",
     "kernel": "pytorch",
     "devices": 1,
 }
-JOURNAL: dict[str, Any] = {
-    "started": "2026-11-22T09:00:00+00:00",
-    "recipe": "demo",
-    "data": "nowhere",
-    "warmup_epochs": 0,
-    "runs": [RUN],
-}
-RESUME = ["rosetta", "run", "--resume", "given"]
 
 
-def given(folder: Path) -> Path:
-    """The batch, under the runs that the command looks into."""
-    batch = folder.parent / "runs" / "given"
-    batch.mkdir(parents=True)
-    return batch
+def journal(**more: str) -> str:
+    return json.dumps(
+        {
+            "started": "2026-11-22T09:00:00+00:00",
+            "recipe": "demo",
+            "data": "nowhere",
+            "warmup_epochs": 0,
+            "runs": [RUN | more],
+        }
+    )
 
 
-def raw(text: str | bytes) -> Callable[[Path], list[str]]:
-    def lay(folder: Path) -> list[str]:
-        content = text if isinstance(text, bytes) else text.encode()
-        (given(folder) / "experiment.json").write_bytes(content)
-        return RESUME
-
-    return lay
-
-
-def climbs(variant: str) -> Callable[[Path], list[str]]:
-    """A run whose folder would be the one beside the runs, with what is in it."""
-
-    def lay(folder: Path) -> list[str]:
-        (folder / "precious").write_text("years of work")
-        (folder.parent / "runs" / "given" / "PyTorch_MultiGPU-1x-").mkdir(parents=True)
-        path = folder.parent / "runs" / "given" / "experiment.json"
-        path.write_text(json.dumps(JOURNAL | {"runs": [RUN | {"variant": variant}]}))
-        return RESUME
-
-    return lay
+def resumed(content: Content, run: str = "", make: Content = Path.mkdir) -> Lay:
+    """An experiment with this journal, the folder of a run, and a file outside of it."""
+    files: dict[str, Content] = {"precious": "years of work"}
+    files["../runs/given/experiment.json"] = content
+    if run:
+        files[f"../runs/given/{run}"] = make
+    return laid("rosetta run --resume given", files)
 
 
-def linked(folder: Path) -> list[str]:
-    """A run's folder that is a link to a folder outside."""
-    (folder / "precious").write_text("years of work")
-    batch = given(folder)
-    (batch / "experiment.json").write_text(json.dumps(JOURNAL))
-    (batch / "PyTorch_MultiGPU-1x").symlink_to(folder)
-    return RESUME
-
-
-def pipe(folder: Path) -> list[str]:
-    os.mkfifo(given(folder) / "experiment.json")
-    return RESUME
-
-
-def sweep(text: str | bytes) -> Callable[[Path], list[str]]:
-    def lay(folder: Path) -> list[str]:
-        path = folder / "sweep.toml"
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return ["rosetta", "run", "--dry-run", "--recipe", str(path)]
-
-    return lay
+def sweep(text: str) -> Lay:
+    return laid("rosetta run --dry-run --recipe {}/sweep.toml", {"sweep.toml": text})
 
 
 OUTSIDE = "names a folder outside of the experiment"
 KEEPS = ("precious",)
 
 CASES = [
-    Case("journal: cut off", raw(json.dumps(JOURNAL)[:100]), "not a JSON file of this"),
-    Case("journal: a pipe", pipe, r"experiment\.json: not a file"),
-    Case("run: climbs out", climbs("/../../../strange"), OUTSIDE, keeps=KEEPS),
-    Case("run: its folder is a link", linked, OUTSIDE, keeps=KEEPS),
+    Case("journal: cut off", resumed(journal()[:100]), "not a JSON file of this"),
+    Case("journal: a pipe", resumed(os.mkfifo), r"experiment\.json: not a file"),
+    Case(
+        "run: climbs out",  # to the folder beside the runs
+        resumed(journal(variant="/../../../strange"), "PyTorch_MultiGPU-1x-"),
+        OUTSIDE,
+        keeps=KEEPS,
+    ),
+    Case(
+        "run: its folder is a link",
+        resumed(journal(), "PyTorch_MultiGPU-1x", lambda path: path.symlink_to("../../strange")),
+        OUTSIDE,
+        keeps=KEEPS,
+    ),
     Case("sweep: nested 100,000 deep", sweep("seeds = " + "[" * 10**5), "not TOML, as a recipe is"),
     Case("sweep: a key with escapes", sweep('"\\u001b[2Jx" = 1'), r"unknown field `\\x1b\[2Jx`"),
 ]

@@ -2,48 +2,40 @@
 
 import gzip
 import os
-from collections.abc import Callable
-from pathlib import Path
 
 from data_prep_tools import HEADER, row
 
-from hostile.case import Case
+from hostile.case import Case, Content, Lay, laid
 
 LABELS = "Data_Entry_2017.csv"
+PORTAL = "<!DOCTYPE html>\n<html><body>Welcome! Please log in.</body></html>\n"
 
 
-def content(data: bytes, name: str = LABELS) -> Callable[[Path], list[str]]:
-    """A folder with these bytes as its label file, and what reads it without the images."""
-
-    def lay(folder: Path) -> list[str]:
-        (folder / name).write_bytes(data)
-        return ["data-prep", "verify", "--quick", str(folder)]
-
-    return lay
+def labels(content: Content, name: str = LABELS) -> Lay:
+    """A folder with this label file, and what reads it without the images."""
+    return laid("data-prep verify --quick {}", {name: content})
 
 
-def rows(*lines: str, header: str = HEADER) -> Callable[[Path], list[str]]:
-    return content("".join(f"{line}\n" for line in (header, row("fine.png"), *lines)).encode())
+def second(line: str) -> str:
+    return f"{HEADER}\n{row('fine.png')}\n{line}\n"
 
-
-def pipe(folder: Path) -> list[str]:
-    os.mkfifo(folder / LABELS)
-    return ["data-prep", "verify", "--quick", str(folder)]
-
-
-PORTAL = b"<!DOCTYPE html>\n<html><body>Welcome! Please log in.</body></html>\n"
-WHOLE = f"{HEADER}\n{row('a.png')}\n"
 
 CASES = [
-    Case("labels-portal-page", content(PORTAL), "no column 'Image Index'"),
-    Case("labels-utf-16", content(WHOLE.encode("utf-16")[:-1]), "not a text file in UTF-8"),
-    Case("labels-climbing", rows(row("../../etc/passwd")), "without folders"),
-    Case("labels-escape", rows(row("\x1b[2J\x1b]0;owned\x07.png")), r"\\x1b\[2J.*without folders"),
-    Case("labels-short-row", rows("a.png,Mass,0"), "line 3: 3 columns, the header has 11"),
+    Case("labels-portal-page", labels(PORTAL), "no column 'Image Index'"),
+    Case("labels-utf-16", labels(second("").encode("utf-16")[:-1]), "not a text file in UTF-8"),
+    Case("labels-climbing", labels(second(row("../../etc/passwd"))), "without folders"),
+    Case(
+        "labels-escape",
+        labels(second(row("\x1b[2J\x1b]0;owned\x07.png"))),
+        r"\\x1b\[2J.*without folders",
+    ),
+    Case(
+        "labels-short-row", labels(second("a.png,Mass,0")), "line 3: 3 columns, the header has 11"
+    ),
     Case(
         "labels-gz-bomb",
-        content(gzip.compress(bytes(8 << 20), 9) * 33, f"{LABELS}.gz"),
+        labels(gzip.compress(bytes(8 << 20), 9) * 33, f"{LABELS}.gz"),
         "unpacks to more than",
     ),
-    Case("labels-pipe", pipe, "no label file"),
+    Case("labels-pipe", labels(os.mkfifo), "no label file"),
 ]

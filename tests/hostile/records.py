@@ -11,7 +11,7 @@ from typing import Any
 
 import records
 
-from hostile.case import Case
+from hostile.case import Case, laid
 
 Put = Callable[[Path], object]
 
@@ -44,14 +44,7 @@ STRANGE: dict[str, tuple[Put, str]] = {
     "a number out of range": (changed("test", "mean_auc", to=2), "field test/mean_auc"),
 }
 
-
-def in_a_batch(put: Put) -> Callable[[Path], list[str]]:
-    def lay(folder: Path) -> list[str]:
-        (folder / "Strange-2x").mkdir()
-        put(folder / "Strange-2x" / "record.json")
-        return ["rosetta", "report", str(folder)]
-
-    return lay
-
-
-CASES = [Case(f"record: {name}", in_a_batch(put), says) for name, (put, says) in STRANGE.items()]
+CASES = [
+    Case(f"record: {name}", laid("rosetta report {}", {"Strange-2x/record.json": put}), says)
+    for name, (put, says) in STRANGE.items()
+]
