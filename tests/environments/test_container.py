@@ -1,15 +1,9 @@
 """The recipes for containers: they say the same, and what they copy and run is there."""
 
-from __future__ import annotations
-
 import re
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "environments"))
-
-
 DOCKER = ROOT / "environments" / "container" / "Dockerfile"
 APPTAINER = ROOT / "environments" / "container" / "apptainer.def"
 PLACE = "/opt/chexnet"
@@ -22,24 +16,14 @@ def instructions(file: Path) -> list[tuple[str, str]]:
 
 
 def sections(file: Path) -> dict[str, list[str]]:
-    """What an Apptainer recipe says: its header as "", and its sections by name."""
-    found: dict[str, list[str]] = {"": []}
-    name = ""
-    for line in file.read_text().splitlines():
-        if line.startswith("%"):
-            name = line[1:]
-            found[name] = []
-        elif line.strip() and not line.strip().startswith("#"):
-            found[name].append(line.strip())
-    return found
+    """What an Apptainer recipe says, by section."""
+    _, *parts = re.split(r"^%(\w+)\n", file.read_text(), flags=re.M)
+    texts = (re.findall(r"^ *([^#\s].*?)\s*$", text, re.M) for text in parts[1::2])
+    return dict(zip(parts[::2], texts, strict=True))
 
 
 def commands(lines: list[str]) -> list[str]:
     return [" ".join(part.split()) for line in lines for part in line.split("&&")]
-
-
-def docker_commands() -> list[str]:
-    return commands([rest for word, rest in instructions(DOCKER) if word == "RUN"])
 
 
 def test_both_copy_the_same_and_it_is_there() -> None:
@@ -59,13 +43,11 @@ def test_both_copy_the_same_and_it_is_there() -> None:
 
 def test_both_run_the_same_commands() -> None:
     theirs = [line for line in commands(sections(APPTAINER)["post"]) if not line.startswith("cd ")]
-    ours = [line.replace("$ARGS", "{{ ARGS }}") for line in docker_commands()]
-    assert theirs == ours
+    ours = commands([rest for word, rest in instructions(DOCKER) if word == "RUN"])
+    assert theirs == [line.replace("$ARGS", "{{ ARGS }}") for line in ours]
     assert 'make envs ARGS="{{ ARGS }}"' in theirs and "rm -f data_prep/*.so" in theirs
     assert "ARGS=--gpu" in sections(APPTAINER)["arguments"]
     assert ("ARG", "ARGS=--gpu") in instructions(DOCKER)
     compare = f"{PLACE}/.venvs/lab/bin/rosetta"
     assert dict(instructions(DOCKER))["ENTRYPOINT"] == f'["{compare}"]'
     assert sections(APPTAINER)["runscript"] == [f'exec {compare} "$@"']
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
-    assert "envs" in targets
