@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.manners: dict[str, object] = {}
+        self.manners: dict[str, Any] = {}
         self.asked: list[tuple[str, str]] = []
         outer = self
 
@@ -44,13 +45,11 @@ class Server:
         span = to.headers.get("Range", "")
         self.asked.append((to.path, span))
         file = self.folder / to.path.lstrip("/")
-        code = self.manners.get("code")
-        if code or not file.is_file():
-            to.send_error(int(str(code)) if code else 404)
-            to.close_connection = True
+        to.close_connection = True
+        if code := self.manners.get("code", 0 if file.is_file() else 404):
+            to.send_error(code)
             return
-        data = file.read_bytes()
-        start = 0
+        data, start = file.read_bytes(), 0
         if span and not self.manners.get("no ranges"):
             start = int(span.removeprefix("bytes=").rstrip("-"))
             if start >= len(data):
@@ -63,23 +62,18 @@ class Server:
             to.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
         else:
             to.send_response(200)
-        body = data[start:]
-        to.send_header("Content-Length", str(len(body)))
+        to.send_header("Content-Length", str(len(data) - start))
         to.end_headers()
-        cut = self.manners.get("cut after")
-        pause = float(str(self.manners.get("pause", 0)))
-        to.close_connection = True
-        sent = body if cut is None else body[: int(str(cut))]
+        sent = data[start:][: self.manners.get("cut after")]
         for at in range(0, len(sent), 4096):
             to.wfile.write(sent[at : at + 4096])
-            time.sleep(pause)
+            time.sleep(self.manners.get("pause", 0))
 
 
 @pytest.fixture(name="server")
 def server_fixture(tmp_path: Path) -> Iterator[Server]:
-    folder = tmp_path / "server"
-    folder.mkdir()
-    made = Server(folder)
+    made = Server(tmp_path / "server")
+    made.folder.mkdir()
     yield made
     made.http.shutdown()
 
@@ -112,6 +106,6 @@ def publish(place: Path, source: Path, archives: int = 3) -> Path:
     return listing
 
 
-def fetch(listing: Path, server: Server, target: Path, **options: object) -> dict:
+def fetch(listing: Path, server: Server, target: Path, **options: Any) -> dict[str, Any]:
     sources = nih_sources(listing=listing, mirror=server.url)
-    return prepare_nih(target, sources=sources, size=8, progress=False, **options)  # type: ignore[arg-type]
+    return prepare_nih(target, sources=sources, size=8, progress=False, **options)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,30 +27,6 @@ SHARED = ROOT.parent / "shared"
 HEADER = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
     "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
-)
-
-PUBLISHED = {
-    "Atelectasis": 11559,
-    "Cardiomegaly": 2776,
-    "Effusion": 13317,
-    "Infiltration": 19894,
-    "Mass": 5782,
-    "Nodule": 6331,
-    "Pneumonia": 1431,
-    "Pneumothorax": 5302,
-    "Consolidation": 4667,
-    "Edema": 2303,
-    "Emphysema": 2516,
-    "Fibrosis": 1686,
-    "Pleural_Thickening": 3385,
-    "Hernia": 227,
-}
-
-needs_sample = pytest.mark.skipif(
-    not (SHARED / "nih-sample").is_dir(), reason="no ../shared/nih-sample beside the repository"
-)
-needs_metadata = pytest.mark.skipif(
-    not (SHARED / "nih-metadata").is_dir(), reason="no ../shared/nih-metadata beside the repository"
 )
 
 
@@ -78,15 +51,29 @@ def make_folder(folder: Path, patients: int = 12, images: int = 2, size: int = 1
     return folder
 
 
+def picture(
+    path: Path, shape: tuple[int, ...] = (4, 4, 3), seed: int = 0, format: str | None = None
+) -> None:
+    """An image of noise, of other noise for each seed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+    Image.fromarray(pixels).save(path, format)
+
+
+def lay(folder: Path, *names: str) -> Path:
+    """A folder with these images, no two of which are the same."""
+    for seed, name in enumerate(names):
+        picture(folder / name, seed=seed)
+    return folder
+
+
 def make_table(folder: Path, images: int = 60, size: int = 24) -> Path:
     """A data folder as CheXpert's: a column per finding, with uncertain and missing labels."""
     rng = np.random.default_rng(4)
     lines = ["Path,Sex,Edema,Mass,Fracture"]
     for at in range(images):
         path = f"train/patient{at // 2:05d}/study{at % 2 + 1}/view1_frontal.jpg"
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        pixels = rng.integers(0, 256, (size, size), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / path, quality=90)
+        picture(folder / path, (size, size), at)
         lines.append(",".join([path, "Male", *rng.choice(["1.0", "0.0", "-1.0", ""], 3)]))
     (folder / "train.csv").write_text("\n".join(lines) + "\n")
     (folder / "table.toml").write_text(
@@ -114,17 +101,6 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     ):
         code = main([str(argument) for argument in arguments])
     return subprocess.CompletedProcess([], code, said.getvalue(), complained.getvalue())
-
-
-def process(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """`python -m data_prep` with these arguments, as a user meets it."""
-    return subprocess.run(
-        [sys.executable, "-m", "data_prep", *map(str, arguments)],
-        cwd=ROOT,
-        text=True,
-        capture_output=True,
-        timeout=300,
-    )
 
 
 QUIET: dict[str, Any] = {"progress": False, "num_workers": 1}
@@ -156,17 +132,6 @@ def wait_until(ready: Callable[[], bool], running: subprocess.Popen[bytes]) -> N
         time.sleep(0.002)
 
 
-def wait_for_images(folder: Path, count: int, running: subprocess.Popen[bytes]) -> None:
-    wait_until(lambda: folder.is_dir() and len(os.listdir(folder)) >= count, running)  # noqa: PTH208
-
-
-def kill(running: subprocess.Popen[bytes]) -> bool:
-    """Kill a process at once; whether it was still running."""
-    running.kill()
-    running.communicate()
-    return running.returncode == -signal.SIGKILL
-
-
 def the_line(done: subprocess.CompletedProcess[str]) -> str:
     """The one error line of a command that failed as a user error; fails if there is more."""
     assert done.returncode == 2, (done.returncode, done.stderr)
@@ -187,44 +152,14 @@ def digest(folder: Path) -> dict[str, str]:
     }
 
 
-# --- The NIH's own data where they are at hand, and in every clone what is like them ----------
-
-IMAGES, PATIENTS, WITHOUT_FINDING = 112_120, 30_805, 60_361
-
-of_whole_sets = pytest.mark.parametrize(
-    "kind", ["generated", pytest.param("real", marks=needs_metadata)]
-)
+needs_sample = pytest.mark.skipif(not (SHARED / "nih-sample").is_dir(), reason="no nih-sample")
 of_samples = pytest.mark.parametrize(
     "kind", ["generated", pytest.param("real", marks=needs_sample)]
 )
 
 
-def whole_set(kind: str, folder: Path) -> Path:
-    """A label file without its images, with as many rows, patients and findings as the NIH's."""
+def sample_of(kind: str, folder: Path) -> tuple[Path, int]:
+    """A folder of X-rays of 64 px, and how many they are."""
     if kind == "real":
-        return SHARED / "nih-metadata"
-    flat = [name for name, count in PUBLISHED.items() for _ in range(count)]
-    found = IMAGES - WITHOUT_FINDING  # fewer than findings, more than any of them has
-    cells = [f"{a}|{b}" if b else a for a, b in zip_longest(flat[:found], flat[found:])]
-    cells += ["No Finding"] * WITHOUT_FINDING
-    lines, last, followup = [HEADER], 0, 0
-    for number, cell in enumerate(cells):
-        patient = number * PATIENTS // IMAGES + 1
-        last, followup = patient, followup + 1 if patient == last else 0
-        lines.append(row(f"{patient:08d}_{followup:03d}.png", cell, followup, patient))
-    (folder / "Data_Entry_2017.csv").write_text("\n".join(lines) + "\n")
-    return folder
-
-
-class Sample(NamedTuple):
-    """A folder of X-rays of 64 px, and how many are of how many patients."""
-
-    folder: Path
-    images: int
-    patients: int
-
-
-def sample_of(kind: str, folder: Path) -> Sample:
-    if kind == "real":
-        return Sample(SHARED / "nih-sample", 749, 189)
-    return Sample(make_folder(folder / "sample", patients=50, size=64), 100, 50)
+        return SHARED / "nih-sample", 749
+    return make_folder(folder / "sample", patients=50, size=64), 100

@@ -1,21 +1,19 @@
-"""Commands whose output goes to a program that stops reading, as ``head`` does."""
+"""Commands whose output goes to a program that stops reading, as ``head``, or to a full disk."""
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from data_prep_tools import make_folder
 
 from helpers import paths
 
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "helpers run --help",
-        "gpumon devices",
-        "data_prep --version",
-    ],
+    ["helpers run --help", "gpumon devices", "data_prep --version"],
 )
 @pytest.mark.parametrize("buffered", [True, False])
 def test_a_command_ends_quietly_when_its_reader_has_seen_enough(
@@ -32,3 +30,19 @@ def test_a_command_ends_quietly_when_its_reader_has_seen_enough(
         os.close(theirs)
     assert done.stderr == ""
     assert done.returncode == 141 or (done.returncode == 0 and not buffered)
+
+
+@pytest.mark.parametrize("command", ["gpumon devices", "data_prep verify --quick set"])
+def test_what_cannot_be_printed_is_one_line(tmp_path: Path, command: str) -> None:
+    make_folder(tmp_path / "set")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", *command.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(paths.ROOT)},
+        )
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert "standard output: No space left on device" in done.stderr

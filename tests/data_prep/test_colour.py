@@ -13,7 +13,6 @@ from PIL import Image, features
 
 from data_prep import DataError
 from data_prep.image_decoding import decode
-from data_prep.png import encode_png
 from data_prep.prepared_folder import check_settings, encode_image
 
 RNG = np.random.Generator(np.random.PCG64(5))
@@ -63,14 +62,6 @@ def test_without_libwebp_the_line_names_it() -> None:
     webp = b"RIFF\x1a\0\0\0WEBPVP8L\x0e\0\0\0\x2f\0\0\0\x10\x07\x10\x11\x11\x88\x88\xfe\x07\0"
     with pytest.raises(DataError, match=r"x: .*WebP.*without libwebp.*libwebp-dev.*convert it"):
         decode(webp, "x", 3)
-
-
-@pytest.mark.parametrize("width", [1, 2, 7, 64])
-def test_a_written_rgb_png_is_what_others_read(width: int) -> None:
-    image = RNG.integers(0, 256, (5, width, 3), dtype=np.uint8)
-    data = encode_png(image)
-    with Image.open(io.BytesIO(data)) as other:
-        assert other.mode == "RGB" and np.array_equal(np.asarray(other), image)
 
 
 def test_the_middle_is_taken_where_asked() -> None:

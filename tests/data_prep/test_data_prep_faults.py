@@ -40,26 +40,12 @@ def a_write_fails(target: Path, *words: object) -> None:
 
 
 @faults.alone
-def test_a_write_of_resize(tmp_path: Path) -> None:
-    source = make_folder(tmp_path / "set", patients=2)
-    a_write_fails(tmp_path / "small", "resize", source, tmp_path / "small", "--size", 8)
-
-
-@faults.alone
-def test_a_write_of_nih(tmp_path: Path) -> None:
-    (tmp_path / "archives").mkdir()
-    listing = publish(tmp_path / "archives", make_folder(tmp_path / "set", patients=2))
-    words = ["--sources", listing, "--archives", tmp_path / "archives", "--size", 8]
-    a_write_fails(tmp_path / "small", "nih", tmp_path / "small", *words)
-
-
-@faults.alone
-def test_a_write_of_pack(tmp_path: Path) -> None:
-    source = make_folder(tmp_path / "set", patients=2)
-    assert command("resize", source, tmp_path / "small", "--size", 8).returncode == 0
-    a_write_fails(tmp_path / "packed", "pack", tmp_path / "small", tmp_path / "packed")
-
-
-@faults.alone
-def test_a_write_of_demo(tmp_path: Path) -> None:
-    a_write_fails(tmp_path / "demo", "generate", tmp_path / "demo", "--num-images", 4, "--size", 64)
+def test_a_write_of_each_command(tmp_path: Path) -> None:
+    source, archives = make_folder(tmp_path / "set", patients=2), tmp_path / "archives"
+    archives.mkdir()
+    nih = ("--sources", publish(archives, source), "--archives", archives, "--size", 8)
+    small, packed, fetched, demo = (tmp_path / name for name in ("small", "packed", "nih", "demo"))
+    a_write_fails(small, "resize", source, small, "--size", 8)
+    a_write_fails(packed, "pack", small, packed)
+    a_write_fails(fetched, "nih", fetched, *nih)
+    a_write_fails(demo, "generate", demo, "--num-images", 4, "--size", 64)

@@ -14,12 +14,7 @@ from PIL import Image
 from pydicom import Dataset, Sequence, dcmread, dcmwrite
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.encaps import encapsulate
-from pydicom.uid import (
-    UID,
-    ExplicitVRLittleEndian,
-    JPEGBaseline8Bit,
-    RLELossless,
-)
+from pydicom.uid import UID, ExplicitVRLittleEndian, JPEGBaseline8Bit, RLELossless
 
 from data_prep import DataError, open_reader, read_grey
 from data_prep.image_decoding import MAX_PIXELS
@@ -60,12 +55,11 @@ def dicom(stored: np.ndarray, bits: int = 12, **tags: Any) -> bytes:
 
 def shown(tmp_path: Path, stored: Any, **tags: Any) -> list[list[int]]:
     (tmp_path / "x.dcm").write_bytes(dicom(np.array(stored), **tags))
-    found: list[list[int]] = read_grey(tmp_path / "x.dcm").tolist()
-    return found
+    return list(read_grey(tmp_path / "x.dcm").tolist())
 
 
-def window(centre: Any, width: Any, function: str = "LINEAR") -> dict[str, Any]:
-    return {"WindowCenter": centre, "WindowWidth": width, "VOILUTFunction": function}
+def window(centre: Any, width: Any) -> dict[str, Any]:
+    return {"WindowCenter": centre, "WindowWidth": width}
 
 
 @pytest.mark.parametrize(
@@ -79,11 +73,7 @@ def window(centre: Any, width: Any, function: str = "LINEAR") -> dict[str, Any]:
         ([0, 4095, 2048], {"PhotometricInterpretation": "MONOCHROME1"}, [255, 0, 127]),
         # PS3.3, C.11.2.1.2: its own examples, from level 0 to 255.
         ([0, 4095], window(2048, 4096), [0, 255]),
-        ([2047, 2048], window(2048, 1), [0, 255]),
         ([0, 74, 125, 4095, 99], window(100, 51), [0, 0, 255, 255, 125]),
-        ([97, 98, 99, 100, 101, 102], window(100, 5), [0, 32, 96, 159, 223, 255]),
-        ([75, 100, 125], window(100, 50, "LINEAR_EXACT"), [0, 128, 255]),
-        ([0, 100, 4000, 110], window(100, 50, "SIGMOID"), [0, 128, 255, 176]),
         ([0, 100], window([10, 2000], [2, 4000]), [0, 255]),
         # Slope and intercept come before the window.
         ([0, 1000, 500], RESCALE | window(0.5, 2001), [0, 255, 128]),
@@ -160,8 +150,7 @@ def test_run_lengths_and_plain_jpeg_are_read(tmp_path: Path) -> None:
         ({"PhotometricInterpretation": "PALETTE COLOR"}, "PALETTE"),
         ({"Rows": 65535, "Columns": 65535}, "65535 x 65535 pixels, more than"),
         ({"Rows": 100}, "cannot be read as a DICOM image"),
-        ({"WindowCenter": 1, "WindowWidth": 0}, "Window Width must be greater"),
-        (window(1, 2, "CUBIC"), "Function value 'CUBIC'"),
+        (window(1, 0), "Window Width must be greater"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, tags: dict[str, Any], says: str) -> None:

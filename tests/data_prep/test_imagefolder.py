@@ -6,34 +6,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_prep_tools import command, the_line
+from data_prep_tools import command, lay, the_line
 from PIL import Image
 
 from data_prep import DataError, open_reader
 from data_prep.readers import imagefolder
 
 
-def picture(path: Path, level: int = 0) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (3, 2), (level, 0, 255 - level)).save(path)
-
-
 def test_train_and_val(tmp_path: Path) -> None:
-    for name in ("train/dog/1.png", "train/dog/2.PNG", "train/cat/deep/er/3.png", "val/dog/9.png"):
-        picture(tmp_path / name)
+    images = ["train/cat/deep/er/3.png", "train/dog/1.png", "train/dog/2.PNG", "val/dog/9.png"]
+    lay(tmp_path, *images[::-1])
     (tmp_path / "train" / "dog" / "notes.txt").write_text("no image")
     (tmp_path / "train" / ".cache").mkdir()
     found = imagefolder.catalog(tmp_path)
     assert found.classes == ("cat", "dog")
-    images = ["train/cat/deep/er/3.png", "train/dog/1.png", "train/dog/2.PNG", "val/dog/9.png"]
     assert found.images == images
     assert found.labels.tolist() == [0, 1, 1, 1]
     assert found.parts is not None and found.parts.tolist() == [0, 0, 0, 1]
 
 
 def test_without_parts_it_is_split_by_seed(tmp_path: Path) -> None:
-    for at in range(20):
-        picture(tmp_path / "ab"[at % 2] / f"{at}.png", at)
+    lay(tmp_path, *(f"{'ab'[at % 2]}/{at}.png" for at in range(20)))
     first = open_reader("imagefolder", tmp_path, seed=1).parts()
     assert sum(map(len, first.values())) == 20 and len(first["test"]) == 4
     again = open_reader("imagefolder", tmp_path, seed=1).parts()
@@ -43,8 +36,7 @@ def test_without_parts_it_is_split_by_seed(tmp_path: Path) -> None:
 
 
 def test_groups_by_what_a_path_says(tmp_path: Path) -> None:
-    for at in range(40):
-        picture(tmp_path / "ab"[at % 2] / f"person{at // 4}_{at}.png", at)
+    lay(tmp_path, *(f"{'ab'[at % 2]}/person{at // 4}_{at}.png" for at in range(40)))
     reader = open_reader("imagefolder", tmp_path, group=r"person\d+")
     groups = reader.catalog.groups
     assert groups is not None and len(set(groups)) == 10
@@ -73,8 +65,7 @@ def test_a_folder_of_each_kind_of_image(tmp_path: Path, kind: str) -> None:
 
 def test_other_files_are_counted_by_ending(tmp_path: Path) -> None:
     """As in GTSRB, where each class has a CSV file beside its images."""
-    for at in range(20):
-        picture(tmp_path / "in" / "ab"[at % 2] / f"{at}.ppm", at)
+    lay(tmp_path / "in", *(f"{'ab'[at % 2]}/{at}.ppm" for at in range(20)))
     for name in ("a/GT-0.csv", "b/GT-1.CSV", "a/deep/notes.txt", "b/README", "b/.hidden"):
         (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "in" / name).write_text("no image")
@@ -84,13 +75,6 @@ def test_other_files_are_counted_by_ending(tmp_path: Path) -> None:
     assert says in command("verify", *words).stdout
     assert says in command("resize", *words, tmp_path / "out", "--size", 8).stderr
     assert says in command("resize", tmp_path / "in", tmp_path / "plain", "--size", 8).stderr
-
-
-def lay(folder: Path, *names: str) -> Path:
-    """A folder with these images, each of another colour."""
-    for level, name in enumerate(names):
-        picture(folder / name, level)
-    return folder
 
 
 def test_published_names_of_parts(tmp_path: Path) -> None:
@@ -156,18 +140,11 @@ def test_masks_are_not_learned(tmp_path: Path) -> None:
         )
 
 
-def farm(folder: Path) -> tuple[Path, Path]:
-    """Images elsewhere, and a folder of links to a class and to an image."""
-    away = lay(folder / "away", "cat/1.png", "2.png")
-    links = folder / "farm"
+def test_links_to_nothing_in_circles_and_to_other_files(tmp_path: Path) -> None:
+    away, links = lay(tmp_path / "away", "cat/1.png", "2.png"), tmp_path / "farm"
     (links / "dog").mkdir(parents=True)
     (links / "cat").symlink_to(away / "cat")
     (links / "dog" / "2.png").symlink_to(away / "2.png")
-    return links, away
-
-
-def test_links_to_nothing_in_circles_and_to_other_files(tmp_path: Path) -> None:
-    links, away = farm(tmp_path)
     assert imagefolder.catalog(links).images == ["cat/1.png", "dog/2.png"]
 
     def refused() -> str:

@@ -8,33 +8,22 @@ import io
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from data_prep_tools import command, make_folder
+from data_prep_tools import command, lay, make_folder, picture
 from PIL import Image
 
-RNG = np.random.Generator(np.random.PCG64(8))
 FOLDER = ("--reader", "imagefolder")
 
 
 class Page:
-    """The rows of the tables, the text of each heading's section, and the images."""
+    """The rows of the tables, what is read, and the images."""
 
     def __init__(self, path: Path) -> None:
         self.text = path.read_text(encoding="utf-8")
         rows = re.findall("<tr>(.*?)</tr>", self.text, re.DOTALL)
         self.rows = [[*map(html.unescape, re.findall("<t[dh]>(.*?)</t[dh]>", row))] for row in rows]
-        first, *sections = self.text.split("<h2>")
-        self.sections = {"": first}
-        for section in sections:
-            heading, _, rest = section.partition("</h2>")
-            self.sections[heading] = html.unescape(re.sub("<[^>]*>", "", rest))
+        self.shown = html.unescape(re.sub("<[^>]*>", "", self.text))
         self.images = re.findall('src="([^"]*)"', self.text)
-
-
-def picture(path: Path, width: int = 30) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(RNG.integers(0, 256, (20, width, 3), dtype=np.uint8)).save(path)
 
 
 @pytest.fixture
@@ -43,7 +32,8 @@ def folder(tmp_path: Path) -> Path:
     for at, part in enumerate(("train", "val", "test")):
         for name in ("dog", "<b>cat&"):
             for number in range(4):
-                picture(tmp_path / "in" / part / name / f"p{at}{number}.png", 30 + at)
+                place = tmp_path / "in" / part / name / f"p{at}{number}.png"
+                picture(place, (20, 30 + at, 3), seed=100 * at + 10 * len(name) + number)
     (tmp_path / "in" / "test" / "dog" / "p00-again.png").write_bytes(
         (tmp_path / "in" / "train" / "dog" / "p00.png").read_bytes()
     )
@@ -62,26 +52,25 @@ def test_the_page_shows_what_is_in_the_folder(folder: Path) -> None:
     assert ["dog", "13", "4", "4", "5"] in page.rows
     assert ["<b>cat&", "12", "4", "4", "4"] in page.rows
     assert ["31 x 20", "7"] in page.rows and ["30 x 20", "9"] in page.rows
-    assert "passed over: 1 .txt" in page.sections[""]
-    assert "the group p00 is in both train and test" in page.sections[""]
-    assert "val/dog/p13.png: cannot be read" in page.sections["Unreadable images in the sample"]
+    assert "passed over: 1 .txt" in page.shown
+    assert "the group p00 is in both train and test" in page.shown
+    assert "val/dog/p13.png: cannot be read" in page.shown
     assert len(page.images) == 24
     data = base64.b64decode(page.images[0].removeprefix("data:image/jpeg;base64,"))
     assert Image.open(io.BytesIO(data)).size[1] == 20
     # Labels are text, and nothing is loaded from elsewhere.
-    assert "<b>cat&" in page.sections["train"] and "<b>cat&" not in page.text
+    assert "<b>cat&" in page.shown and "<b>cat&" not in page.text
     assert not re.search(r"<(script|link|iframe)|https?://", page.text)
 
 
 def test_the_sample_is_bounded_and_repeats(tmp_path: Path) -> None:
-    for at in range(90):
-        picture(tmp_path / "in" / "ab"[at % 2] / f"{at}.png")
-    words = ("preview", tmp_path / "in", *FOLDER, "--num-images", 24, "--seed", 3)
+    folder = lay(tmp_path / "in", *(f"{'ab'[at % 2]}/{at}.png" for at in range(90)))
+    words = ("preview", folder, *FOLDER, "--num-images", 24, "--seed", 3)
     for name in ("1.html", "2.html"):
         assert "24 of 90 images sampled" in command(*words, "--output", tmp_path / name).stdout
     assert (tmp_path / "1.html").read_bytes() == (tmp_path / "2.html").read_bytes()
     page = Page(tmp_path / "1.html")
-    assert ["images", "90", "63", "9", "18"] in page.rows and ["30 x 20", "24"] in page.rows
+    assert ["images", "90", "63", "9", "18"] in page.rows and ["4 x 4", "24"] in page.rows
 
 
 def test_prepared_and_packed_folders(tmp_path: Path) -> None:

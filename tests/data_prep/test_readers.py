@@ -8,18 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from data_prep_tools import MAKERS, make_folder
+from data_prep_tools import MAKERS
 
-import data_prep
 from data_prep import DataError, open_reader
-from data_prep.catalog import (
-    MISSING,
-    UNCERTAIN,
-    Catalog,
-    apply_label_policies,
-    split_catalog,
-)
+from data_prep.catalog import MISSING, UNCERTAIN, Catalog, apply_label_policies, split_catalog
 from data_prep.readers import READERS, check_reader
+from data_prep.readers.catalog_reader import CatalogReader
 from data_prep.synthetic_shapes import generate_cifar10
 
 
@@ -41,43 +35,6 @@ def test_what_every_reader_gives(tmp_path: Path, name: str, channels: int) -> No
     assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
     again = pickle.loads(pickle.dumps(reader))  # as a loader's worker gets it
     assert np.array_equal(again.read(1), reader.read(1))
-
-
-def as_table(folder: Path) -> dict[str, Any]:
-    """The mapping that reads the NIH's own label file by the reader `table`."""
-    (folder / "rows.csv").write_text(
-        (folder / "Data_Entry_2017.csv")
-        .read_text()
-        .replace("OriginalImage[Width,Height]", "Width,Height")
-        .replace("OriginalImagePixelSpacing[x,y]", "SpacingX,SpacingY")
-    )
-    return {
-        "file": "rows.csv",
-        "path": "images/{Image Index}",
-        "group": "Patient ID",
-        "labels": "Finding Labels",
-        "findings": list(data_prep.FINDINGS),
-    }
-
-
-def assert_same_batches(folder: Path) -> None:
-    mapping = as_table(folder)
-    nih = open_reader("nih", folder, channels=1)
-    table = open_reader("table", folder, channels=1, table=mapping)
-    for part, indices in nih.parts().items():
-        assert np.array_equal(indices, table.parts()[part])
-        assert np.array_equal(nih.targets[indices], table.targets[indices])
-        batch = np.stack([nih.read(i) for i in indices])
-        assert batch.tobytes() == np.stack([table.read(i) for i in indices]).tobytes()
-        old = np.stack([data_prep.read_grey(nih.catalog.path(i)) for i in indices])
-        assert batch[..., 0].tobytes() == old.tobytes()
-
-
-def test_nih_and_table_give_the_same_batches(tmp_path: Path) -> None:
-    assert_same_batches(make_folder(tmp_path / "set"))
-
-
-# --- Uncertain and missing ---------------------------------------------------------------------
 
 
 def catalog(labels: Any, **more: Any) -> Catalog:
@@ -116,14 +73,9 @@ def test_a_policy_that_leaves_nothing_or_is_none() -> None:
 
 def test_images_left_out_by_a_policy_keep_their_pixels(tmp_path: Path) -> None:
     """In an array an image's row is no longer its place."""
-    from data_prep.readers.catalog_reader import CatalogReader
-
     array = np.arange(4, dtype=np.uint8)[:, None, None] * np.ones((4, 2, 2), dtype=np.uint8)
     pictures = CatalogReader(DOUBTS, array, channels=1, uncertain="ignore")
     assert [int(pictures.read(i)[0, 0, 0]) for i in range(len(pictures))] == [0, 2]
-
-
-# --- Parts -------------------------------------------------------------------------------------
 
 
 def test_published_parts_stay_and_validation_comes_of_train() -> None:
@@ -141,17 +93,9 @@ def test_a_group_in_two_published_parts_is_refused() -> None:
         split_catalog(catalog([0] * 3, parts=published, groups=["p1", "p2", "p1"]))
 
 
-# --- Somebody's own ----------------------------------------------------------------------------
-
-
 class Mine:
-    """A reader of a stranger's: all that one needs."""
-
     classes = ("left", "right")
     targets = np.array([0, 1, 1, 0])
-
-    def __init__(self, folder: str | None = None) -> None:
-        self.folder = folder
 
     def parts(self) -> dict[str, Any]:
         return {"train": [0, 1], "valid": np.array([2]), "test": [3]}
@@ -198,24 +142,14 @@ def test_unknown_readers_options_and_folders(tmp_path: Path) -> None:
         open_reader("imagefolder", tmp_path, channels=2)
 
 
-@pytest.fixture(name="binary", scope="module")
-def binary_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("binary")
-    generate_cifar10(folder, images=120, progress=False)
-    return folder
-
-
-def test_the_planes_are_red_green_blue(binary: Path) -> None:
-    record = (binary / "data_batch_2.bin").read_bytes()[3073 : 2 * 3073]
-    reader = open_reader("cifar10", binary)
+def test_cifar10s_planes_and_parts_are_as_published(tmp_path: Path) -> None:
+    generate_cifar10(tmp_path, images=120, progress=False)
+    record = (tmp_path / "data_batch_2.bin").read_bytes()[3073 : 2 * 3073]
+    reader = open_reader("cifar10", tmp_path, valid=0.1)
     image = reader.read(21)  # 20 in the first batch
     assert reader.targets[21] == record[0]
     assert image[0, 0].tolist() == [record[1], record[1 + 1024], record[1 + 2048]]
     assert image[3, 7, 1] == record[1 + 1024 + 3 * 32 + 7]
-
-
-def test_parts_are_as_published(binary: Path) -> None:
-    reader = open_reader("cifar10", binary, valid=0.1)
     parts = reader.parts()
     assert parts["test"].tolist() == list(range(100, 120))
     assert len(parts["valid"]) == 10 and len(parts["train"]) == 90

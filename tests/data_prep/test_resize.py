@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-import random
+import resource
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
-import faults
 import numpy as np
 import pytest
 from data_prep_tools import (
+    ROOT,
     command,
     digest,
-    kill,
     make_folder,
     quiet,
     start,
     table_of,
     the_line,
-    wait_for_images,
+    wait_until,
 )
 from PIL import Image
 
-from data_prep import DataError, read_grey
+from data_prep import DataError, read_grey, resize_folder
+from data_prep.nih_pipeline import prepare_nih
+from data_prep.packed import pack_folder
+from data_prep.verify import verify_folder
 
 
 def test_a_data_folder_becomes_a_smaller_one(tmp_path: Path) -> None:
@@ -80,21 +84,6 @@ def test_every_kind_of_png_is_read_as_grey(tmp_path: Path, mode: str) -> None:
     assert np.array_equal(read, ramp)
 
 
-def test_a_damaged_or_missing_image_exits_2(tmp_path: Path) -> None:
-    source = make_folder(tmp_path / "set")
-    bad = source / "images" / "00000007_001.png"
-    bad.write_bytes(bad.read_bytes()[:-30])
-    line = the_line(command("resize", source, tmp_path / "small", "--size", 8))
-    assert "1 of 24 images were left out" in line and bad.name in line and "rejected.csv" in line
-    assert len(table_of(tmp_path / "small")) == 23
-    bad.unlink()
-    line = the_line(command("resize", source, tmp_path / "small", "--size", 8))
-    assert bad.name in line and "missing" in line
-    done = command("resize", source, tmp_path / "other", "--size", 8, "--skip-missing")
-    assert done.returncode == 0, done.stderr
-    assert len(table_of(tmp_path / "other")) == 23  # the row without image is left out
-
-
 def test_jpeg(tmp_path: Path) -> None:
     source = make_folder(tmp_path / "set", size=40)
     made = quiet(source, tmp_path / "small", size=24, format="jpeg", quality=95)
@@ -142,34 +131,11 @@ def test_refusals_exit_2(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
 
 
-def test_a_full_disk_exits_2(tmp_path: Path) -> None:
-    source = make_folder(tmp_path / "set", patients=20, size=64)
-    with faults.disk(tmp_path / "disk", "size=64k") as disk:
-        line = the_line(command("resize", source, disk / "out", "--size", 64))
-        assert "the disk is full" in line and "run the same command" in line
-        assert not list(disk.rglob("*part-of*"))
-        for path in disk.rglob("*.png"):
-            assert read_grey(path).shape == (64, 64)
-
-
-def test_a_killed_run_ends_in_the_same_folder(tmp_path: Path) -> None:
-    source = make_folder(tmp_path / "set", patients=150, size=200)
-    target = tmp_path / "small"
-    quiet(source, tmp_path / "undisturbed", size=100)
-    running = start("resize", source, target, "--size", 100)
-    wait_for_images(target / "images", 20 + random.randint(0, 40), running)
-    assert kill(running)
-    for path in (target / "images").glob("*.png"):
-        assert read_grey(path).shape == (100, 100)  # never half a file under its name
-    assert command("resize", source, target, "--size", 100).returncode == 0
-    assert digest(target) == digest(tmp_path / "undisturbed")
-
-
 def test_ctrl_c_is_tidy(tmp_path: Path) -> None:
     source = make_folder(tmp_path / "set", patients=150, size=300)
     target = tmp_path / "small"
     running = start("resize", source, target, "--size", 200)
-    wait_for_images(target / "images", 30, running)
+    wait_until(lambda: sum(1 for _ in target.glob("images/*.png")) >= 30, running)
     os.killpg(running.pid, signal.SIGINT)  # a terminal sends it to every process of the command
     _, errors = running.communicate(timeout=300)
     assert running.returncode == 130, errors
@@ -177,3 +143,37 @@ def test_ctrl_c_is_tidy(tmp_path: Path) -> None:
     assert not list(target.rglob(".*"))
     assert command("resize", source, target, "--size", 200).returncode == 0
     assert len(table_of(target)) == 300
+
+
+def test_workers_that_cannot_be_started_are_one_line(tmp_path: Path) -> None:
+    """The pool launches all at once; those it had started waited for work for ever."""
+    make_folder(tmp_path / "mine")
+    words = ("resize", tmp_path / "mine", tmp_path / "small", "--size", "8")
+    done = subprocess.run(
+        [sys.executable, "-m", "data_prep", *words, "--num-workers", "100"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)),
+    )
+    line = the_line(done)
+    assert "100 worker processes cannot be started (Too many open files)" in line
+    assert "fewer --num-workers" in line
+    assert command(*words).returncode == 0
+
+
+def test_a_folder_whose_name_is_not_text_is_a_folder(tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/n\xff \n"))
+    make_folder(odd / "mine")
+    resize_folder(odd / "mine", odd / "small", size=8, progress=False)
+    pack_folder(odd / "small", odd / "packed", progress=False)
+    assert not verify_folder(odd / "small", progress=False).problems
+    assert not verify_folder(odd / "packed", progress=False).problems
+
+
+@pytest.mark.parametrize("where", ["small/in", "."])
+def test_originals_do_not_lie_among_the_small_ones(tmp_path: Path, where: str) -> None:
+    """In the same folder each original was overwritten by its own small image."""
+    with pytest.raises(DataError, match="the originals would be inside"):
+        prepare_nih(tmp_path / "small", keep_originals=tmp_path / where, progress=False)

@@ -1,15 +1,7 @@
 """Writes that fail: on a disk that is full, or on one that is read-only.
 
-A test of a writer runs in a process of its own, under a small library that stands between Python
-and libc. First it counts what the writer writes, then it lets each of these calls fail once::
-
-    @faults.alone
-    def test_every_write(tmp_path: Path) -> None:
-        for number in range(faults.count(write_it, below=tmp_path)):
-            with faults.failing(number + 1, errno.ENOSPC, below=tmp_path):
-                write_it()
-            ...
-
+A test of a writer, with :func:`alone`, runs in a process of its own, under a small library between
+Python and libc. It counts what the writer writes, then lets such a call fail: tests/test_faults.py.
 :func:`disk` is one that really is small or read-only, where the machine allows mounting.
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import fake_nvml
 import pytest
-from gpumon_tools import ROOT, gpu, python, write
+from gpumon_tools import ROOT, gpu, python
 
 import gpumon
 from gpumon.__main__ import main
@@ -71,20 +71,6 @@ def test_no_earlier_trace_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name in ("gpumon-trace", "gpumon-trace-2"):
         assert main(["record", "--", "true"]) == 0
         assert gpumon.read(name).metadata()["ended"] == "closed"
-
-
-def test_what_cannot_be_printed_is_one_line(tmp_path: Path) -> None:
-    write(tmp_path / "t", {})
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "gpumon", "summary", str(tmp_path / "t")],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-    assert done.returncode == 2
-    assert done.stderr == "gpumon: cannot write to standard output: No space left on device\n"
 
 
 def test_gpus_that_were_asked_for_are_refused_without_a_driver(tmp_path: Path) -> None:

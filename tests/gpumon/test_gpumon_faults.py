@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpumon_tools import said_by, write
+from gpumon_tools import ROOT, said_by, write
 from processes import ended
-from test_monitor import ROOT
 
 import gpumon
 from gpumon import trace_files

@@ -9,18 +9,8 @@ from pathlib import Path
 
 import fake_nvml
 import pytest
-from gpumon_tools import (
-    Marks,
-    Play,
-    changes,
-    gpu,
-    play_fixture,  # noqa: F401 (a fixture)
-    played,
-    python,
-    reasons_of,
-    said_by,
-    write,
-)
+from gpumon_tools import Marks, Play, changes, gpu, played, python, reasons_of, said_by, write
+from gpumon_tools import play_fixture as play_fixture
 
 import gpumon
 from gpumon.words import reasons as names_of

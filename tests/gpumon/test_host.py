@@ -67,39 +67,34 @@ def test_a_container_without_disks_says_so(monkeypatch: pytest.MonkeyPatch, show
         host._disk().read()
 
 
-def version_2(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A process in ``a/b`` of version 2, with limits on both levels."""
-    inner = folder / "a" / "b"
-    inner.mkdir(parents=True)
-    (inner / "cpu.max").write_text("max 100000\n")
-    (inner / "memory.max").write_text("max\n")
-    (inner.parent / "cpu.max").write_text("150000 100000\n")
-    (inner.parent / "cpu.stat").write_text("usage_usec 0\nuser_usec 0\n")
-    (inner.parent / "memory.max").write_text(f"{100 * 2**20}\n")
-    (inner.parent / "memory.current").write_text(f"{80 * 2**20}\n")
-    (inner.parent / "memory.stat").write_text(f"anon 1\ninactive_file {30 * 2**20}\n")
-    proc = folder / "proc" / "5"
-    proc.mkdir(parents=True)
-    (proc / "cgroup").write_text("3:cpuset:/\n0::/a/b\n")
-    monkeypatch.setattr(host, "PROC", folder / "proc")
-    monkeypatch.setattr(host, "GROUPS", folder)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda root: {0, 1, 2, 3})
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    return inner.parent
-
-
 def test_limits_of_version_2_hold_for_the_groups_below(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    group = version_2(tmp_path, monkeypatch)
+    """A process in ``a/b`` of version 2, with limits on both levels."""
+    for name, text in {
+        "a/b/cpu.max": "max 100000",
+        "a/b/memory.max": "max",
+        "a/cpu.max": "150000 100000",
+        "a/cpu.stat": "usage_usec 0\nuser_usec 0",
+        "a/memory.max": f"{100 * 2**20}",
+        "a/memory.current": f"{80 * 2**20}",
+        "a/memory.stat": f"anon 1\ninactive_file {30 * 2**20}",
+        "proc/5/cgroup": "3:cpuset:/\n0::/a/b",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    monkeypatch.setattr(host, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(host, "GROUPS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda root: {0, 1, 2, 3})
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
     clock = [100.0]
     monkeypatch.setattr(host.time, "monotonic", lambda: clock[0])
     source = host.limit_source(5)
     assert source.read() == [None, 1.5, 50.0, 100.0]
-    (group / "cpu.stat").write_text("usage_usec 1200000\nuser_usec 0\n")
+    (tmp_path / "a/cpu.stat").write_text("usage_usec 1200000\nuser_usec 0\n")
     clock[0] += 1
     assert source.read()[:2] == [pytest.approx(80), 1.5]
-    (group / "cpu.max").write_text("400000 100000")  # as many as there are: no limit
+    (tmp_path / "a/cpu.max").write_text("400000 100000")  # as many as there are: no limit
     clock[0] += 60
     assert source.read()[:2] == [None, 4.0]
 

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpumon_tools import Marks, said_by, write
+from gpumon_tools import ROOT, Marks, said_by, write
 from runner_tools import wait_for
 
 import gpumon
 from gpumon import launch
 from gpumon.__main__ import main
 
-ROOT = Path(__file__).resolve().parents[2]
 MPIEXEC = ROOT / ".venvs" / "pytorch" / "bin" / "mpiexec"
 PROGRAM = "import gpumon, time\nwith gpumon.phase('train'): time.sleep(1.5)"
 RECORD = (sys.executable, "-m", "gpumon", "record", "--interval", "0.05")
