@@ -2,7 +2,6 @@
 
 import ast
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -14,21 +13,8 @@ from helpers import paths
 FOLDER = paths.ROOT / "helpers"
 TOP, REGISTRY = "top", "registry"
 PACKAGES = (
-    TOP,
-    REGISTRY,
-    "recipe",
-    "networks",
-    "all_reduce",
-    "frameworks",
-    "launch",
-    "record",
-    "fairness",
-    "training",
-    "run",
-    "results",
-    "runner",
-    "commands",
-    "__main__",
+    *(TOP, REGISTRY, "recipe", "networks", "all_reduce", "frameworks", "launch", "record"),
+    *("fairness", "training", "run", "results", "runner", "commands", "__main__"),
 )
 """Each may import those before it."""
 MODULES_OF_THEIR_OWN = ("run", "__main__")
@@ -37,8 +23,8 @@ FRONT = ("helpers", "helpers.run")
 """``helpers.begin`` is where a notebook enters: it alone imports a later package."""
 
 
-def module_of(path: Path, root: Path = paths.ROOT) -> str:
-    parts = path.relative_to(root).with_suffix("").parts
+def module_of(path: Path) -> str:
+    parts = path.relative_to(paths.ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -49,21 +35,18 @@ MODULES = {
 }
 
 
-def imports(source: str) -> Iterator[str]:
-    """What a module imports, within functions and for a type checker alone too."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0 and node.module, "imports are written from the top"
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield inner if inner in MODULES else node.module
-
-
 @cache
 def imports_of(module: str) -> frozenset[str]:
-    return frozenset(imports(MODULES[module].read_text(encoding="utf-8")))
+    """What a module imports, within functions and for a type checker alone too."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0 and node.module, "imports are written from the top"
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (inner & MODULES.keys()) or {node.module}
+    return frozenset(found)
 
 
 def package_of(module: str) -> str:
@@ -71,18 +54,6 @@ def package_of(module: str) -> str:
         return REGISTRY
     second = module.split(".")[1] if "." in module else TOP
     return second if second in PACKAGES else TOP
-
-
-def backward(module: str, source: str) -> list[str]:
-    """What a module imports of a later package than its own."""
-    own = PACKAGES.index(package_of(module))
-    return [
-        name
-        for name in imports(source)
-        if name.split(".")[0] == "helpers"
-        and PACKAGES.index(package_of(name)) > own
-        and (module, name) != FRONT
-    ]
 
 
 def test_every_package_has_its_place_and_says_what_is_in_it() -> None:
@@ -104,7 +75,10 @@ def test_every_package_is_in_an_installation() -> None:
 
 @pytest.mark.parametrize("module", [name for name in MODULES if name.split(".")[0] == "helpers"])
 def test_imports_go_one_way(module: str) -> None:
-    assert backward(module, MODULES[module].read_text(encoding="utf-8")) == []
+    own = PACKAGES.index(package_of(module))
+    ours = {name for name in imports_of(module) if name.split(".")[0] == "helpers"}
+    later = {name for name in ours if PACKAGES.index(package_of(name)) > own}
+    assert not later or (module, *later) == FRONT
 
 
 def test_no_imports_go_in_a_circle() -> None:
