@@ -25,12 +25,7 @@ _QUIET = (
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
-    "--mute-audio",
     "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-default-apps",
-    "--disable-extensions",
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
     "--remote-allow-origins=*",
@@ -49,9 +44,13 @@ class Page:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def _send(self, method: str, **parameters: Any) -> int:
         number = next(self._numbers)
         self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        return number
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        number = self._send(method, **parameters)
         while True:
             message = json.loads(self._socket.recv())
             if message.get("id") == number:
@@ -75,15 +74,7 @@ class Page:
             self.asked.append(given["request"]["url"])
         elif method == "Page.javascriptDialogOpening":
             self.said.append(f"dialog: {given['message']}")
-            self._socket.send(
-                json.dumps(
-                    {
-                        "id": next(self._numbers),
-                        "method": "Page.handleJavaScriptDialog",
-                        "params": {"accept": True},
-                    }
-                )
-            )
+            self._send("Page.handleJavaScriptDialog", accept=True)
 
     def open(self, address: str) -> None:
         """Load ``address`` and wait until it has loaded and drawn."""
@@ -105,16 +96,9 @@ class Page:
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
-    def size(self, width: int, height: int, *, dark: bool = False) -> None:
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
-        feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[feature])
+    def size(self, width: int, height: int) -> None:
+        given = {"width": width, "height": height, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", deviceScaleFactor=1, **given)
 
     def press(self, key: str, code: int = 0) -> None:
         text = key if len(key) == 1 else ""
@@ -147,18 +131,9 @@ def tab(folder: Path) -> Iterator[Page]:
     port = folder / "DevToolsActivePort"
     port.unlink(missing_ok=True)
     with (folder / "browser.log").open("w") as log:
-        process = subprocess.Popen(
-            [
-                program,
-                *_QUIET,
-                "--remote-debugging-port=0",
-                f"--user-data-dir={folder}",
-                "about:blank",
-            ],
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "HOME": str(folder)},
-        )
+        words = [program, *_QUIET, "--remote-debugging-port=0", f"--user-data-dir={folder}"]
+        env = {**os.environ, "HOME": str(folder)}
+        process = subprocess.Popen([*words, "about:blank"], stdout=log, stderr=log, env=env)
     try:
         deadline = time.monotonic() + SECONDS
         while not (port.exists() and port.read_text().strip()):

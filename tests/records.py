@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,14 @@ def save(batch: Path, content: dict[str, Any]) -> Path:
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
+
+
+def save_each(batch: Path, contents: Iterable[dict[str, Any]]) -> Path:
+    """The batch, each run in a folder of its own, however often it was repeated."""
+    for number, content in enumerate(contents):
+        save(batch / "new", content).rename(batch / f"run{number:03}")
+    (batch / "new").rmdir()
+    return batch
 
 
 def load(batch: Path, *contents: dict[str, Any]) -> Comparison:

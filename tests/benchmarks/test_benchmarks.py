@@ -23,12 +23,6 @@ import common  # noqa: E402
 import loaders  # noqa: E402
 import turns  # noqa: E402
 
-SCRIPTS = sorted(
-    file.stem
-    for file in FOLDER.glob("*.py")
-    if '__name__ == "__main__"' in file.read_text() and file.stem != "hosts"  # it measures nothing
-)
-
 
 def run(script: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Any:
     """The exit code of a benchmark's ``main``."""
@@ -60,14 +54,6 @@ def test_a_bad_option_is_one_line_and_nothing_begins(
 ) -> None:
     assert run(script, words, monkeypatch) == 2
     assert said in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_every_benchmark_has_the_one_quick(
-    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(script, ["--help"], monkeypatch)
-    assert "--quick" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("script", "options"), [("step", []), ("loaders", ["--of", "resized"])])

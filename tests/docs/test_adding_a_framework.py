@@ -20,15 +20,8 @@ from helpers import paths
 
 GUIDE = paths.ROOT / "docs" / "adding-a-framework.md"
 COPIED = (
-    "tools",
-    "helpers",
-    "data_prep",
-    "gpumon",
-    "notebooks",
-    "tests",
-    "environments",
-    "benchmarks",
-    "recipes",
+    *("tools", "helpers", "data_prep", "gpumon", "notebooks", "tests", "environments"),
+    *("benchmarks", "recipes"),
 )
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.M | re.S)
 
@@ -59,15 +52,11 @@ def apply(diff: str, root: Path) -> None:
     file.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def program(words: list[str], root: Path) -> subprocess.CompletedProcess[str]:
+def run(words: list[str], root: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": str(root), "COLUMNS": "400"}
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, *words], cwd=root, env=environment, capture_output=True, text=True
     )
-
-
-def run(words: list[str], root: Path) -> str:
-    done = program(words, root)
     return done.stdout + done.stderr
 
 

@@ -16,11 +16,10 @@ import pytest
 from test_docs import BLOCK
 
 from data_prep.readers.column_mapping import ColumnMapping, read_mapping
-from helpers import paths, record
+from helpers import paths
 from helpers.recipe import Recipe, tables
-from helpers.results import best, regression
+from helpers.results import regression
 from helpers.run import Run
-from helpers.training import attribution, resampling
 from helpers.training.measuring import TURNS
 from helpers.training.notebook_recipe import NotebookRecipe, Part
 from helpers.training.run_state import RunState
@@ -86,30 +85,6 @@ def test_the_example_of_a_difference_is_that_of_published_runs(
     printed = capsys.readouterr().out.splitlines()
     shown = [line for line in blocks("experiments", "text")[-1].splitlines() if line != "..."]
     assert len(shown) > 4 and [line for line in shown if line not in printed] == []
-
-
-def test_the_example_of_a_time_attribution_is_that_of_a_published_run() -> None:
-    content, shown = record.read(PUBLISHED[-1]), blocks("time-attribution", "text")[0]
-    found, shown = content["attribution"], " ".join(shown.split())
-    for name in found["shares"]:
-        assert f"{name} {attribution.in_words(found, name)}" in shown
-    rates = r"[\d,]+ images/s \([\d,]+ to [\d,]+\)"
-    assert re.findall(rates, shown) == re.findall(rates, found["sentence"])
-
-
-def test_the_numbers_of_uncertainty_are_those_of_the_code() -> None:
-    text = " ".join(page("uncertainty").split())
-    assert f"standard deviation is assumed to be {best.SPREAD:.0%}".replace("%", " %") in text
-    assert f"a standard deviation above {best.TOO_NOISY:.0%}".replace("%", " %") in text
-    once = {str(label): [1.0] for label in range(7)}
-    lead = best.order(once, more=False).lead
-    assert (
-        f"With seven frameworks, the best one is named alone from a lead of {lead:.0%}".replace(
-            "%", " %"
-        )
-        in text
-    )
-    assert f"{resampling.RESAMPLES} times" in text
 
 
 # recipes.md, many-machines.md

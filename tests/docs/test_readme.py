@@ -1,12 +1,7 @@
 """README.md and the pages that start: each figure is that of the file which decides it."""
 
-import json
 import re
 import tomllib
-from datetime import datetime
-from statistics import median
-
-import pandas as pd
 
 from helpers import paths
 from helpers.frameworks import ROWS, Row, capabilities
@@ -66,29 +61,6 @@ def test_nodes_and_gpus_are_those_that_the_code_knows() -> None:
         assert (nodes == "yes") == (not row.one_node_only), name
         form = capabilities.best_form(row.kernel, [HOPPER])
         assert hopper == ("no" if form == "cpu" else "yes"), name
-
-
-def test_the_duration_is_the_published_runs() -> None:
-    """The shortest, within a fifth: kernels have to start, and the data are generated."""
-    sums: dict[str, float] = {}
-    for file in DEMO.glob("*-2x-*/record.json"):
-        run = json.loads(file.read_text(encoding="utf-8"))["run"]
-        started, finished = (datetime.fromisoformat(run[end]) for end in ("started", "finished"))
-        seed = file.parent.name.rpartition("-")[2]
-        sums[seed] = sums.get(seed, 0) + (finished - started).total_seconds()
-    assert len(sums) == 3
-    said = re.findall(r"took (\d+) to \d+ minutes", TEXT)
-    assert said
-    for minutes in said:
-        assert abs(median(sums.values()) / 60 / float(minutes) - 1) < 0.2
-
-
-def test_the_picture_is_described_with_the_published_numbers() -> None:
-    repeats = pd.read_csv(DEMO / "csv" / "repeats.csv").set_index(["label", "devices"])
-    (said,) = re.findall(r"!\[(Seconds of compiling.*?)\]", TEXT)
-    torch, keras = repeats.loc[("PyTorch", 2)], repeats.loc[("Keras", 2)]
-    shown = torch["seconds"], keras["seconds"], keras["seconds_compiling"]
-    assert re.findall(r"(\d+) s", said) == [f"{value:.0f}" for value in shown]
 
 
 def test_the_annotated_report_has_the_report_s_figures() -> None:

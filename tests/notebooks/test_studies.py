@@ -38,7 +38,6 @@ PARAMETERS = {
     "Study_Linear_Scaling": "devices = [",
     "Study_Loader": "images = ",
     "Study_Loss_Placement": "devices = ",
-    "Study_Validation": "data = ",
 }
 
 
@@ -100,31 +99,6 @@ def test_where_the_loss_is_better_is_said_either_way(capsys: pytest.CaptureFixtu
     told = capsys.readouterr().out
     assert re.search(r"14 numbers: .*\n.* -4\d % \(-\d+ to -\d+\).\n.* gathering wins", told)
     assert told.count("wins") == 1
-
-
-def validation(epoch_saved: float) -> None:
-    """Prints Study_Validation's section 5; the best start saves 90 % of the gap."""
-    rows = []
-    for number, start in enumerate(("late, new", "early, stay")):
-        for turn in range(ROUNDS):
-            chance = 1 + np.roll(NOISE, number)[turn]
-            row = {"start": start, "factor": 1, "round": turn, "gap": (0.1, 0.01)[number] * chance}
-            row |= {"training": 0.5 * chance, "epoch": (1.0, 1.0 - epoch_saved)[number] * chance}
-            rows.append(row)
-    times = pd.DataFrame(rows).set_index(["start", "factor", "round"])
-    groups = times.groupby(["start", "factor"], sort=False)
-    run_only(
-        "Study_Validation", "near = ", times=times, groups=groups, medians=groups.median()
-    )  # fmt: skip
-
-
-def test_a_shorter_wait_is_not_a_shorter_epoch(capsys: pytest.CaptureFixture[str]) -> None:
-    validation(epoch_saved=0.01)
-    told = capsys.readouterr().out
-    assert re.search(r"wait: 10 ms instead of 99: -90 % \(-91 to -89\)\n", told)
-    assert re.search(r"whole epoch: .*: no significant difference\n", told)
-    validation(epoch_saved=0.4)
-    assert re.search(r"whole epoch: .*: -40 % \(-4\d to -3\d\)\n", capsys.readouterr().out)
 
 
 def test_scaling_gives_every_rule_and_every_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,16 +173,14 @@ def test_a_way_faster_than_its_link_is_refused(monkeypatch: pytest.MonkeyPatch) 
     run_cells("Study_AllReduce", until="## 5.", largest=1 << 24, link_mbit=2400)
 
 
-@pytest.mark.parametrize("given", [(1, [4]), (2, [6]), (2, [0])])
-def test_what_cannot_be_measured_is_one_line(
-    given: tuple[int, list[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_measured_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "missing", lambda: "")
-    with pytest.raises(UserError, match=r"give at least 2, and multiples of 4 bytes$"):
-        measure.run(*given, 1, 0.1)
+    for ranks, size in ((1, 4), (2, 6), (2, 0)):
+        with pytest.raises(UserError, match=r"give at least 2, and multiples of 4 bytes$"):
+            measure.run(ranks, [size], 1, 0.1)
     monkeypatch.setattr(measure, "missing", lambda: "no mpi4py in here")
     with pytest.raises(UserError, match="cannot be started: no mpi4py in here; run 'make envs'"):
-        measure.run(*given, 1, 0.1)
+        measure.run(2, [4], 1, 0.1)
 
 
 def test_a_published_notebook_names_no_machine_and_its_links_hold(

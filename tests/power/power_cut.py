@@ -1,15 +1,8 @@
 """A small disk whose power can be cut, for tests of what is promised to survive that.
 
-The disk is an ext4 file system in a file, mounted by way of a loop device. Programs write to its
-folder as to any other; what they have written lies in memory until the kernel or an fsync brings
-it to the file. A copy of the file is therefore what a machine finds on its disk after a power cut.
-
-    with disk(tmp_path) as before:
-        running = subprocess.Popen([...], start_new_session=True)  # writes into before.folder
-        ...
-        image = cut(before, tmp_path / "after.img", running)
-    with mounted(image, tmp_path / "after") as after:
-        ...  # what is in `after.folder` now?
+The disk is an ext4 file system in a file, mounted by way of a loop device. What programs write
+lies in memory until the kernel or an fsync brings it to the file, so a copy of the file is what a
+machine finds on its disk after a power cut.
 """
 
 from __future__ import annotations
@@ -69,9 +62,8 @@ def cut(
             os.killpg(running.pid, signal.SIGKILL)
         running.wait()
     if names_first:
-        with (of.folder / "neighbour").open("wb") as file:
+        with (of.folder / "neighbour").open("wb", buffering=0) as file:
             file.write(b"x")
-            file.flush()
             os.fsync(file.fileno())
         (of.folder / "neighbour").unlink()
     # Two copies in a row that are the same: nothing was written to the disk meanwhile.

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import records
-from scipy import stats
 
 from helpers.frameworks import ROWS
 from helpers.results import best, charts, comparison, comparison_tables, conclusions
@@ -24,14 +23,6 @@ def drawn(random: np.random.Generator, spreads: list[float], runs: int, lead: fl
         logs = random.normal(np.log1p(lead) if place == 0 else 0.0, spread, runs)
         found[chr(ord("A") + place)] = list(100 * np.exp(logs))
     return found
-
-
-def test_the_quantile_is_dunnetts() -> None:
-    assert best.dunnett(1, 14) == pytest.approx(stats.t.ppf(0.95, 14), abs=1e-3)
-    for others, freedom in ((2, 10), (6, 14), (6, 2)):
-        shape = (np.eye(others) + 1) / 2
-        found = stats.multivariate_t(shape=shape, df=freedom, seed=1)
-        assert found.cdf([best.dunnett(others, freedom)] * others) == pytest.approx(0.95, abs=2e-3)
 
 
 def test_who_is_named_is_always_the_head_of_the_order() -> None:

@@ -26,7 +26,6 @@ from helpers.results import (
 )
 from helpers.results.report import data_files
 from helpers.results.shared_settings import unequal
-from helpers.runner import experiments, messages, plans
 
 
 @pytest.fixture(scope="module")
@@ -64,25 +63,19 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
 
 
 def test_time_and_images_to_each_of_the_recipes_targets(compared: comparison.Comparison) -> None:
+    """Keras's five epochs end at 40, 46, 53, 59 and 66 %."""
     assert learning_curves.targets(compared) == [0.5, 0.6, 0.7, 0.75, 0.8]
-    found = learning_curves.to_targets(compared).set_index(["run", "target"])
-    for entry in compared.entries:
-        clock, images = 0.0, 0
-        reached: dict[float, tuple[int, float, int]] = {}
-        for epoch in entry.content["epochs"]:
-            clock += epoch["train_seconds"] + epoch["valid_seconds"]
-            images += epoch["images"]
-            for wanted in (0.5, 0.6, 0.7, 0.75, 0.8):
-                if epoch["valid_top1"] >= wanted:
-                    reached.setdefault(wanted, (epoch["epoch"], clock, images))
-        for wanted in (0.5, 0.6, 0.7, 0.75, 0.8):
-            row = found.loc[(entry.timed, wanted)]
-            if wanted in reached:
-                assert row[["epoch", "seconds", "images"]].tolist() == pytest.approx(
-                    reached[wanted]
-                )
-            else:
-                assert row[["epoch", "seconds", "images"]].isna().all()
+    found = (
+        learning_curves.to_targets(compared).set_index(["run", "target"]).loc["Keras, 2 devices"]
+    )
+    (entry,) = (each for each in compared.entries if each.label == "Keras")
+    epochs = entry.content["epochs"]
+    for target, needed in ((0.5, 3), (0.6, 5)):
+        seconds = sum(e["train_seconds"] + e["valid_seconds"] for e in epochs[:needed])
+        images = sum(e["images"] for e in epochs[:needed])
+        row = found.loc[target, ["epoch", "seconds", "images"]].tolist()
+        assert row == pytest.approx([needed, seconds, images])
+    assert found.loc[0.7:, ["epoch", "seconds", "images"]].isna().all(axis=None)
 
 
 def test_targets_may_be_of_top_5_and_learning_is_shown_by_it(tmp_path: Path) -> None:
@@ -96,18 +89,17 @@ def test_targets_may_be_of_top_5_and_learning_is_shown_by_it(tmp_path: Path) -> 
     assert [len(axes.lines) for axes in figure.axes] == [2, 2]  # the target; chance is top-1's
 
 
-def test_many_classes_have_a_file_and_no_table(tmp_path: Path) -> None:
-    names = [f"n{number:04}" for number in range(60)]
-    compared = records.load(tmp_path, class_records.make(names=names))
+def test_many_classes_have_a_file_and_no_table_and_one_without_images_is_said(
+    tmp_path: Path,
+) -> None:
+    many = [f"n{number:04}" for number in range(60)]
+    compared = records.load(tmp_path / "many", class_records.make(names=many))
     assert by_class.table(compared).empty
     assert len(data_files.frames(compared)["classes"]) == 60
-
-
-def test_a_class_without_images_is_said(tmp_path: Path) -> None:
     content = class_records.make(names=["a", "b", "c"])
     nothing = {"images": 0, "right": 0, "top1": None, "low": None, "high": None}
     content["test"]["classes"].append({"class": "d"} | nothing)
-    compared = records.load(tmp_path, content)
+    compared = records.load(tmp_path / "few", content)
     assert "d: no test image" in caveats.remarks(compared).frame["remark"].to_list()
     assert by_class.table(compared).frame.loc["d", "PyTorch"] == "n/a"
 
@@ -132,7 +124,6 @@ def test_against_an_older_batch(
 
 
 def test_of_own_networks_none_claims_that_they_are_the_same(tmp_path: Path) -> None:
-    """A fairness check without a reference cannot say it, and so neither can an answer."""
     for own in (False, True):
         folder = tmp_path / str(own)
         for name in ("PyTorch", "MXNet Gluon"):
@@ -146,9 +137,6 @@ def test_of_own_networks_none_claims_that_they_are_the_same(tmp_path: Path) -> N
         assert conclusions.fairness(compared).verdict == ("only in part" if own else "yes")
 
 
-# Runs of different tasks.
-
-
 def test_batches_of_different_tasks_are_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,10 +144,7 @@ def test_batches_of_different_tasks_are_refused_in_one_line(
     records.save(tmp_path / "cars", class_records.make())
     assert main(["report", str(tmp_path / "xrays"), str(tmp_path / "cars")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == (
-        "error: runs of different tasks cannot be in one report: multilabel in xrays, "
-        "multiclass in cars; give experiments of one task"
-    )
+    assert "multilabel in xrays, multiclass in cars" in line
     assert not list(tmp_path.glob("*/report*")) and not list(tmp_path.glob("*/csv"))
     assert main(["diff", str(tmp_path / "xrays"), str(tmp_path / "cars")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -207,14 +192,3 @@ def test_runs_of_different_recipes_are_not_ranked(
     if field == "sha256":  # else repeats of each other, if they were of one framework
         assert {entry.setting.split()[0] for entry in compared.entries} == {"recipe"}
     assert sentence in conclusions.fastest(compared).text
-
-
-def test_the_terminals_line_has_top_1(tmp_path: Path) -> None:
-    content = class_records.make()
-    records.save(tmp_path, content)
-    run = plans.PlannedRun("PyTorch_MultiGPU", "PyTorch", "pytorch", 2)
-    plan = plans.Plan(recipe="resnet44-cifar10", data="auto", runs=[run])
-    half = 50 * (content["test"]["top1_high"] - content["test"]["top1_low"])
-    said = messages.outcome(experiments.Experiment(tmp_path, plan), run, 65)
-    assert said.startswith("finished after 1:05: ")
-    assert f"test top-1 70.0 ± {half:.1f} %" in said

@@ -21,12 +21,7 @@ from helpers.results.charts import style
 from helpers.results.comparison import Comparison
 
 CHARTS = (charts.parts, charts.curves)
-TABLES = (
-    comparison_tables.runs,
-    waits.table,
-    machine_tables.machine,
-    machine_tables.settings,
-)
+TABLES = (comparison_tables.runs, waits.table, machine_tables.machine, machine_tables.settings)
 
 
 @pytest.fixture
@@ -52,7 +47,7 @@ def test_a_folder_may_be_named_from_where_one_stands(
     assert comparison.load("elsewhere").folders == (paths.RUNS / "elsewhere",)
 
 
-def test_runs_stand_in_the_fixed_order(several: Comparison) -> None:
+def test_the_table_of_all_runs_has_a_row_each_and_its_evidence(several: Comparison) -> None:
     assert [entry.run for entry in several.entries] == [
         "PyTorch, 1 device",
         "PyTorch, 2 devices",
@@ -61,9 +56,6 @@ def test_runs_stand_in_the_fixed_order(several: Comparison) -> None:
         "MXNet Gluon, 1 device",
         "Chainer",
     ]
-
-
-def test_the_table_of_all_runs_has_a_row_each_and_its_evidence(several: Comparison) -> None:
     table = comparison_tables.runs(several).frame
     assert list(table.index) == [
         "PyTorch DataParallel",
@@ -74,54 +66,32 @@ def test_the_table_of_all_runs_has_a_row_each_and_its_evidence(several: Comparis
         "Chainer (skipped)",
     ]
     assert table.index.name == "on 2 devices"
-    assert list(table.columns) == [
-        "training (s)",
-        "images/s",
-        "test AUC",
-        "fair",
-        "limited by",
-        "evidence",
-    ]
-    # 5 epochs of 1088 images at 100/s and 5 x 1 s of validation; 1024 images at 180/s.
-    assert table.loc["PyTorch, 1 device"].to_list() == [
-        "59.4",
-        "100",
-        "0.750 (0.720 to 0.780)",
-        "passed",
-        "data 18 %",
-        "record",
-    ]
+    # 5 epochs of 1088 images at 100/s and 5 x 1 s of validation.
+    assert table.loc["PyTorch, 1 device"].to_dict() == {
+        "training (s)": "59.4",
+        "images/s": "100",
+        "test AUC": "0.750 (0.720 to 0.780)",
+        "fair": "passed",
+        "limited by": "data 18 %",
+        "evidence": "record",
+    }
     assert table.loc["Chainer (skipped)"].to_list() == [*["-"] * 5, "record"]
 
 
-def test_auc_that_cannot_be_computed_is_said_not_dropped(several: Comparison) -> None:
+def test_findings_without_an_auc_and_not_in_the_mean_are_named(
+    several: Comparison, tmp_path: Path
+) -> None:
     said = caveats.remarks(several).frame["remark"]
     assert "no positive image" in said["Keras"]
     table = by_class.table(several).frame
     assert (table.loc["Hernia", "Keras"], table.loc["Effusion", "PyTorch"]) == ("n/a", "0.770")
-
-
-def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) -> None:
     content = records.make("PyTorch")
     content["test"]["in_mean"].remove("Hernia")
     reason = "not in the mean: fewer than 5 positive images"
     content["test"]["findings"][-1] |= {"positives": 1, "reason": reason}
-    compared = records.load(tmp_path, content)
+    compared = records.load(tmp_path / "other", content)
     assert f"Hernia: {reason}" in caveats.remarks(compared).frame["remark"].to_list()
     assert "test images: Hernia. auc.csv has" in by_class.table(compared).note
-
-
-def test_the_range_over_runs_is_not_taken_for_the_interval_over_patients(tmp_path: Path) -> None:
-    for name, auc in (("a", 0.74), ("b", 0.75), ("c", 0.78)):
-        records.save(tmp_path / name, records.make(auc=auc))
-    one = comparison.load(tmp_path / "a")
-    assert comparison_tables.runs(one).frame.loc["PyTorch", "test AUC"] == (
-        "0.740 (0.710 to 0.770)"
-    )
-    three = comparison.load([tmp_path / name for name in "abc"])
-    assert comparison_tables.runs(three).frame.loc["PyTorch", "test AUC"] == (
-        "0.750 (0.740 to 0.780)"
-    )
 
 
 def test_no_auc_at_all(tmp_path: Path) -> None:
@@ -151,32 +121,6 @@ def test_runs_that_did_not_finish_keep_their_reason(tmp_path: Path, state: str) 
         chart(compared)
 
 
-def test_what_differs_between_runs_is_not_comparable(tmp_path: Path) -> None:
-    records.save(tmp_path, records.make("PyTorch"))
-    other = records.make("Keras")
-    other["recipe"]["seed"] = 3
-    other["fairness"]["comparable"] = False
-    other["fairness"]["checks"][0]["verdict"] = "fail"
-    compared = records.load(tmp_path, other)
-    said = caveats.remarks(compared).frame["remark"]
-    assert said["seed differs"] == ("not comparable: 0 (PyTorch, 2 devices); 3 (Keras, 2 devices)")
-    assert said["Keras"] == "fairness check not passed: logits"
-    assert "share cores" in said["every run"]
-
-
-def test_one_broken_record_does_not_hide_the_others(tmp_path: Path) -> None:
-    records.save(tmp_path, records.make())
-    (tmp_path / "Broken-2x").mkdir()
-    (tmp_path / "Broken-2x" / "record.json").write_text("{", encoding="utf-8")
-    compared = comparison.load(tmp_path)
-    assert comparison_tables.runs(compared).frame.index[0] == "PyTorch"
-    assert (
-        "not a JSON file of this project"
-        in caveats.remarks(compared).frame.loc["a record", "remark"]
-    )
-    assert comparison_tables.runs(compared).frame.index[-1] == "a record (left out)"
-
-
 def test_without_records_one_sentence_says_how_to_make_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,24 +133,6 @@ def test_without_records_one_sentence_says_how_to_make_one(
     assert [chart(compared) for chart in CHARTS] == [None] * len(CHARTS)
 
 
-def test_every_table_and_chart_of_one_framework_and_of_several(
-    several: Comparison, tmp_path: Path
-) -> None:
-    alone = records.load(tmp_path / "one", records.make())
-    for compared in (alone, several):
-        assert comparison.how_to_begin(compared) is None
-        for table in TABLES:
-            assert not table(compared).empty, table.__name__
-    for chart in CHARTS:
-        assert records.drawn(chart(alone)).axes
-    assert charts.traces(several)[0] == {}  # none of them has a trace
-
-
-def test_colours_are_one_a_framework() -> None:
-    assert len(set(style.COLOURS.values())) == len(style.COLOURS)
-    assert set(style.COLOURS) == set(style.MARKERS) == {row.family for row in ROWS}
-
-
 def test_nodes_are_named_with_their_launcher(tmp_path: Path) -> None:
     several = records.make("Keras", cluster=records.world(virtual=False))
     compared = records.load(tmp_path, records.make(), several)
@@ -216,9 +142,13 @@ def test_nodes_are_named_with_their_launcher(tmp_path: Path) -> None:
 
 
 def test_what_differs_in_its_numbers_alone_is_one_remark(tmp_path: Path) -> None:
-    """Once a run each, which made twenty lines of one reason."""
     for name, used in (("PyTorch", 0.22), ("Keras", 0.89), ("JAX", 0.5)):
         others = {"cores": 2, "used": used, "reason": None}
         records.save(tmp_path, records.make(name, cores=1, other_programs=others))
     said = caveats.remarks(comparison.load(tmp_path)).frame["remark"]
     assert "other programs used 0.22 to 0.89 of 2 cores while" in said["every run"]
+
+
+def test_colours_are_one_a_framework() -> None:
+    assert len(set(style.COLOURS.values())) == len(style.COLOURS)
+    assert set(style.COLOURS) == set(style.MARKERS) == {row.family for row in ROWS}

@@ -42,19 +42,18 @@ def test_a_change_that_may_be_none_says_so() -> None:
     assert Interval(0.22, 0.2, 0.25).text(".0%") == "22 % (20 % to 25 %)"
 
 
-def test_updates_to_a_target() -> None:
-    assert intervals.updates_to(0.8, [0, 2, 4], [0.5, 0.7, 0.9]) == pytest.approx(3)
-    assert intervals.updates_to(0.8, [0, 2, 4], [0.5, 0.9, 0.6]) == pytest.approx(1.5)
-    assert intervals.updates_to(0.4, [0, 2, 4], [0.5, 0.7, 0.9]) == 0
-    assert intervals.updates_to(0.95, [0, 2, 4], [0.5, 0.7, 0.9]) == math.inf
+@pytest.mark.parametrize(
+    ("target", "middle", "end", "updates"),
+    [(0.8, 0.7, 0.9, 3), (0.8, 0.9, 0.6, 1.5), (0.4, 0.7, 0.9, 0), (0.95, 0.7, 0.9, math.inf)],
+)
+def test_updates_to_a_target(target: float, middle: float, end: float, updates: float) -> None:
+    found = intervals.updates_to(target, [0, 2, 4], [0.5, middle, end])
+    assert found == pytest.approx(updates)
 
 
-def test_arrivals_are_compared_in_pairs() -> None:
-    found = intervals.soon([40, 44, 36], [20, 20, 20])
-    assert found == f"{intervals.ratio([40, 44, 36], [20, 20, 20]).text('.1f')} times as soon"
-
-
-def test_a_run_that_never_arrives_takes_the_interval_away() -> None:
+def test_arrivals_are_compared_in_pairs_and_a_run_without_one_takes_the_interval_away() -> None:
+    paired = intervals.ratio([40, 44, 36], [20, 20, 20]).text(".1f")
+    assert intervals.soon([40, 44, 36], [20, 20, 20]) == f"{paired} times as soon"
     found = intervals.soon([40, 40, 40, 40], [20, 40, 80, math.inf])
     assert found == "0.8 times as soon (median; no interval, 1 of 4 runs never arrived)"
     half = intervals.soon([40, 40], [20, math.inf])

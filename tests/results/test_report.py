@@ -52,8 +52,9 @@ def test_the_page_holds_everything_and_fetches_nothing(made: Path) -> None:
         assert framework in page
 
 
-def test_csv_files_hold_what_the_tables_hold(made: Path) -> None:
-    assert pd.read_csv(made / report.CSV / "auc.csv")["in_mean"].all()
+def test_paired_and_published_figures_have_files_and_one_number_of_devices_no_scaling(
+    made: Path,
+) -> None:
     pairs = pd.read_csv(made / report.CSV / "paired.csv").set_index("label")
     assert set(pairs["reference"]) == {"Keras, 2 devices"}  # the median of six: 0.70 to 0.75
     assert pairs.loc["Chainer", ["difference", "low", "high"]].tolist() == pytest.approx([0.03] * 3)
@@ -83,15 +84,13 @@ def disturbed(used: float | None, reason: str | None = None) -> dict[str, Any]:
 
 
 OTHER = {"gpu": "GPU-1", "process": 7, "name": "x", "seen": "during"}
+OTHERS = {"processes": [OTHER], "reason": None}
 RESUMED: dict[str, Any] = {"checkpoint": {"resumed_after": 3, "seconds": 0.1, "restarts": [3]}}
 FLAGGED: dict[str, dict[str, Any]] = {
     "not comparable": {"gpu": True, "fairness": UNFAIR},
     "differs from the recipe": {"gpu": True, "fairness": trained_differently("no flip")},
     "resumed": {"gpu": True, **RESUMED},
-    "GPU in use by others": {
-        "gpu": True,
-        "other_processes": {"processes": [OTHER], "reason": None},
-    },
+    "GPU in use by others": {"gpu": True, "other_processes": OTHERS},
     "disturbed": disturbed(1.4),
 }
 """By its flag a run that is not ranked: what is otherwise in its record."""
@@ -122,6 +121,8 @@ def test_a_failed_row_of_the_fairness_check_is_shown(tmp_path: Path) -> None:
     assert ends in records.shown(charts.curves(compared)).alt
     page = report.write(tmp_path).read_text()
     assert '<td class="bad">failed</td>' in page and "summed" in page
+    said = caveats.remarks(compared).frame["remark"]
+    assert said["Keras"] == "fairness check not passed: gradients"
     assert re.search(r'<tr class="unfair">\s*<th scope="row">Keras', page)
     found = fairness_tables.not_passed(compared).frame.loc["gradients"]
     wanted = ["fail", "Keras", "4.0e-01 (limit 5e-02)"]
@@ -170,13 +171,10 @@ def test_cpu_devices_that_share_cores_are_not_ranked(tmp_path: Path) -> None:
         tmp_path, records.make("PyTorch", speed=500), records.make("Keras", speed=50)
     )
     why = "These CPU devices have no cores of their own"
-    first, line = conclusions.fastest(compared), conclusions.headline(compared)
+    first = conclusions.fastest(compared)
     assert first.verdict == conclusions.UNRANKED and first.text.startswith(why)
-    assert line == "2 frameworks trained; speed is not ranked here."
-    page = report.write(tmp_path).read_text()
-    for text in (line, page, (tmp_path / report.MARKDOWN).read_text()):
-        assert not re.search(r"finish\w* (first|level)|times as many|quickest", text)
-    assert page.count(why) == 1  # in the answer; a limit is stated once
+    assert conclusions.headline(compared) == "2 frameworks trained; speed is not ranked here."
+    assert report.write(tmp_path).read_text().count(why) == 1  # a limit is stated once
 
 
 def test_rounds_that_lie_far_apart_are_said(tmp_path: Path) -> None:
@@ -218,13 +216,8 @@ def seeds(batch: Path, **of_one: Any) -> comparison.Comparison:
 def test_no_repeat_is_hidden_by_the_last(tmp_path: Path) -> None:
     """An earlier run's failed check, and a wait that only the last run tells of."""
     compared = seeds(tmp_path, fairness=UNFAIR, attribution=_waited(0.01))
-    checks = fairness_tables.not_passed(compared).frame
-    assert list(checks.loc["gradients", ["verdict", "runs", "reason"]]) == [
-        "fail",
-        "PyTorch",
-        "summed",
-    ]
-    assert comparison_tables.runs(compared).frame["fair"]["PyTorch (not comparable)"] == "failed"
+    checks = fairness_tables.not_passed(compared).frame.loc["gradients"]
+    assert list(checks[["verdict", "runs", "reason"]]) == ["fail", "PyTorch", "summed"]
     limits = comparison_tables.runs(compared).frame["limited by"]
     assert limits["PyTorch (not comparable)"] == "not measurable" and limits["Keras"] == "data 18 %"
 
@@ -244,7 +237,6 @@ def _waited(data: float, low: float | None = None, others: float = 0.01) -> dict
         (_waited(0.01), "compute"),
         (_waited(0.2), "data 20 %"),
         (_waited(0.1, low=0.04), "not measurable"),
-        # As a real run's: 14 % (3 to 132).
         (_waited(0.01, others=1.32), "not measurable"),
         (_waited(0.2, low=-0.01), "not measurable"),
     ],
@@ -259,9 +251,8 @@ def test_compiling_is_one_of_the_limits_and_a_part_of_the_seconds(tmp_path: Path
     content = records.make("Keras", attribution=_waited(0.2), gpu=True)
     content["training"] |= {"seconds": 100.0, "step_seconds": steps, "first_step_seconds": 60.5}
     compared = records.load(tmp_path, content)
-    assert comparison_tables.runs(compared).frame.loc["Keras", "limited by"] == (
-        "compiling 60 %, data 20 %"
-    )
+    table = comparison_tables.runs(compared).frame
+    assert table.loc["Keras", "limited by"] == "compiling 60 %, data 20 %"
     assert waits.table(compared).frame.loc["Keras", "compiling"] == "60 %"
     assert "of which compiling 60.0 s" in records.shown(charts.parts(compared)).alt
 
@@ -286,19 +277,14 @@ def test_a_share_stands_with_its_interval_or_in_words(tmp_path: Path) -> None:
     assert np.isnan(numbers.loc["Keras, 2 devices", "data"])
 
 
-def test_nothing_finished_still_makes_a_report(tmp_path: Path) -> None:
+def test_nothing_finished_still_makes_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     records.save(tmp_path, records.short("Keras", "failed", "RuntimeError: no kernel"))
-    page = report.write(tmp_path).read_text()
+    assert main(["report", str(tmp_path)]) == 0
+    page = (tmp_path / report.HTML).read_text()
     assert "No run has finished yet" in page and "RuntimeError: no kernel" in page
-
-
-def test_command_reports_again(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (made / report.HTML).unlink()
-    assert main(["report", str(made)]) == 0
-    assert (made / report.HTML).exists()
-    assert str(made / report.HTML) in capsys.readouterr().out
-    assert main(["report", str(made / "nothing")]) == 2
-    assert "no such experiment" in capsys.readouterr().err
+    assert str(tmp_path / report.HTML) in capsys.readouterr().out
 
 
 PUBLISHED = sorted(path.parent for path in (paths.ROOT / "docs" / "results").rglob("report.md"))

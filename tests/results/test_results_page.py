@@ -105,5 +105,3 @@ def test_recipes_are_apart_and_other_options_are_refused(
     assert [len(each.entries) for each in found.compared] == [1, 1]
     assert main(["report", "--results", str(tmp_path), "--json"]) == 2
     assert "without --json" in capsys.readouterr().err
-    assert main(["report", "--results", str(tmp_path / "a"), str(tmp_path / "gone")]) == 2
-    assert "there is no such experiment" in capsys.readouterr().err

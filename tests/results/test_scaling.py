@@ -9,14 +9,7 @@ import records
 import scaling_records as law
 
 from helpers.__main__ import main
-from helpers.results import (
-    comparison,
-    conclusions,
-    learning_curves,
-    report,
-    runs,
-    scaling,
-)
+from helpers.results import comparison, conclusions, learning_curves, report, runs, scaling
 
 
 @pytest.fixture(scope="module")

@@ -43,9 +43,6 @@ LATER = files([run_checks.STUDY_TESTS, run_checks.RECORDS, *run_checks.LATER])
 def test_every_test_file_is_run_once() -> None:
     assert sorted(files_run(run_checks.parts().values())) == sorted(files(["tests"]) - LATER)
     assert set(files_run(run_checks.long_parts().values())) >= LATER
-
-
-def test_soak_runs_every_notebook_and_the_mutants() -> None:
     words = {word for part in run_checks.long_parts().values() for word in part.words}
     assert words >= {"notebooks", "tests/mutation/mutants.py"}
 
