@@ -125,17 +125,6 @@ def test_zip_archives_are_to_be_unpacked(tmp_path: Path) -> None:
     assert "is not a folder (unpack an archive)" in line
 
 
-def test_reads_the_archives_layout(tmp_path: Path) -> None:
-    folder = make_folder(tmp_path / "set")
-    (folder / "images_001").mkdir()
-    (folder / "images").rename(folder / "images_001" / "images")
-    (folder / "images_012" / "images").mkdir(parents=True)
-    last = "00000012_001.png"
-    (folder / "images_001" / "images" / last).rename(folder / "images_012" / "images" / last)
-    catalog = table_of(folder)
-    assert "images_012" in catalog["path"].iloc[-1] and "images_001" in catalog["path"].iloc[0]
-
-
 @pytest.mark.parametrize(
     "header",
     [

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import faults
 import pytest
@@ -14,18 +12,6 @@ from data_prep_server import publish
 from data_prep_tools import command, digest, make_folder, the_line
 
 from data_prep import files
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each write can be counted, those of the workers too."""
-
-    def one_after_the_other(
-        work: Callable[[Any], Any], jobs: Iterable[Any], size: int, workers: int | None
-    ) -> Iterator[list[Any]]:
-        return ([work(job)] for job in jobs)
-
-    monkeypatch.setattr(files, "map_in_processes", one_after_the_other)
 
 
 def a_write_fails(target: Path, *words: object) -> None:
@@ -40,7 +26,11 @@ def a_write_fails(target: Path, *words: object) -> None:
 
 
 @faults.alone
-def test_a_write_of_each_command(tmp_path: Path) -> None:
+def test_a_write_of_each_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # In this process, where each write can be counted, those of the workers too.
+    monkeypatch.setattr(
+        files, "map_in_processes", lambda work, jobs, *_: ([work(job)] for job in jobs)
+    )
     source, archives = make_folder(tmp_path / "set", patients=2), tmp_path / "archives"
     archives.mkdir()
     nih = ("--sources", publish(archives, source), "--archives", archives, "--size", 8)

@@ -168,10 +168,10 @@ def machine(*capabilities: tuple[int, int], driver: str = "580.65.06") -> kernel
 CPU, GPU = kernels.Machine(gpu=False), machine((8, 0))
 
 
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
-    """What build.py makes, without making it, and the stamp that it had by then."""
-    made: dict[str, dict[str, str]] = {}
+def test_a_whole_environment_is_made_anew_when_told_to(
+    built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, dict[str, str]] = {}  # and the stamp that each had by then
 
     def build_all(todo: list[str], maker: Any) -> list[dict[str, Any]]:
         made.update({kernel: environment.stamped(kernel) for kernel in todo})
@@ -180,10 +180,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
     monkeypatch.setattr(build, "build_all", build_all)
     monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))
     monkeypatch.setattr(python311, "set_up_uv", lambda _: None)
-    return made
-
-
-def test_a_whole_environment_is_made_anew_when_told_to(built: Path, made: dict[str, Any]) -> None:
     assert build.main(["--cpu", "--environments", "mxnet"]) == 0 and not made
     assert build.main(["--cpu", "--environments", "mxnet", "--rebuild"]) == 0
     assert made == {"mxnet": {}}
