@@ -56,17 +56,14 @@ def found(
     count = max(lengths, default=COUNT)
     marks = until(count * others.get("step", 1.0)) if marks is None else marks
     series = lasting(more or {}, count)
-    return only(write(path / "t", lasting(gpus, count), more=series, marks=marks, **others))
+    trace = gpumon.read(write(path / "t", lasting(gpus, count), more=series, marks=marks, **others))
+    said = trace.diagnosis()
+    assert len(said) < 2
+    return said[0] if said else None
 
 
 def lasting(series: Series, count: int) -> dict[str, Values]:
     return {key: v if isinstance(v, list) else [v] * count for key, v in series.items()}
-
-
-def only(*traces: Path) -> diagnosis.Diagnosis | None:
-    said = gpumon.read(traces).diagnosis()
-    assert len(said) < 2
-    return said[0] if said else None
 
 
 def kind(*arguments: Any, **named: Any) -> str | None:

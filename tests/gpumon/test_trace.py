@@ -7,10 +7,11 @@ import math
 import shutil
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from gpumon_tools import START, Marks, row_of, said_by, write
+from gpumon_tools import START, Marks, row_of, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -149,22 +150,15 @@ def test_export_errors_name_the_way_out(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
-@pytest.mark.parametrize(("count", "theme"), [(0, "light"), (2, "dark"), (8, "light")])
-def test_chart_has_a_lane_a_device_and_shows_itself_once(
-    tmp_path: Path, count: int, theme: str
-) -> None:
-    gpus: dict[str, list[float | None]] = {f"gpu{n}": [0.0, 90.0, 90.0, 10.0] for n in range(count)}
+def test_a_chart_has_a_lane_a_device_and_shows_itself_once(tmp_path: Path) -> None:
+    gpus: dict[str, list[float | None]] = {f"gpu{n}": [0.0, 90.0, 90.0, 10.0] for n in range(8)}
     marks: Marks = (("train", 0.0, 3.0, {"epoch": 1}), ("train/step", 0.0, 1.0, {}))
     trace = gpumon.read(write(tmp_path / "t", gpus, marks=marks))
-    chart = trace.plot(theme=theme, title="A run")
-    assert len(chart.axes) == 1 + count + 1  # the ribbon, the lanes
+    chart = trace.plot(theme="dark", title="A run")
+    assert len(chart.axes) == 1 + 8 + 1  # the ribbon, the lanes
     assert chart._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
     words = [text.get_text() for axes in chart.axes for text in axes.texts]
-    assert "train, epoch 1" in words and "step" in words
-    assert ("GPU 0" in words) == (count > 0)
-    assert ("no driver" in said_by(chart)) == (count == 0)
-    import matplotlib.pyplot as plt
-
+    assert {"train, epoch 1", "step", "GPU 0"} <= set(words)
     assert plt.get_fignums() == []
     assert len(trace.plot(devices=["host"]).axes) == 2
     with pytest.raises(gpumon.MonitorError, match="the trace has"):
