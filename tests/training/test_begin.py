@@ -47,22 +47,18 @@ def cell_fixture(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def said_to_be(name: str, folder: Path | None = None) -> dict[str, Any]:
     """What the ``globals()`` of a notebook in VS Code say; with a folder, of one made there."""
-    path = (folder or paths.NOTEBOOKS) / f"{name}.ipynb"
     if folder is not None:
-        write_notebook(path, "seed = 0", "helpers.begin(framework, globals())")
-    return {this_notebook.VS_CODE: str(path)}
+        write_notebook(folder / f"{name}.ipynb", "seed = 0", "helpers.begin(framework, globals())")
+    return {this_notebook.VS_CODE: str((folder or paths.NOTEBOOKS) / f"{name}.ipynb")}
 
 
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
         ({"seed": "one"}, "seed is 'one': give a whole number from 0 to 2147483647$"),
-        ({"seed": -1}, "seed is -1: give"),
-        ({"seed": 1.5}, "seed is 1.5: give"),
         ({"seed": True}, "seed is True: give"),
         ({"seed": 2**31}, "seed is 2147483648: give"),
         ({"data": None}, "data is None: give a name in quotes, or 'auto'"),
-        ({"run": 3}, "run is 3: give a name"),
         ({"recipe": ["demo"]}, r"recipe is \['demo'\]: give a name"),
         ({"resume": "False"}, "resume is 'False': give True or False"),
         ({"warmup_epochs": 10**400}, "warmup_epochs is 1000"),
@@ -102,16 +98,14 @@ def end(run: Run) -> None:
 
 def test_a_copy_runs_under_its_own_name(cell: dict[str, Any], tmp_path: Path) -> None:
     for name, label in {
-        "PyTorch_MultiGPU": "PyTorch",
         "PyTorch_MultiGPU-Copy1": "PyTorch-Copy1",
         "no_flip": "PyTorch no flip",
     }.items():
         run = helpers.begin("pytorch", cell | said_to_be(name, tmp_path))
         assert run.folder == tmp_path / "runs" / "interactive" / f"{name}-1x"
         content: Any = run.record.content
-        said = content["run"]
-        assert said["notebook"] == name
-        assert said["code"] == run_identity.follow(tmp_path / f"{name}.ipynb")()
+        assert content["run"]["notebook"] == name
+        assert content["run"]["code"] == run_identity.follow(tmp_path / f"{name}.ipynb")()
         assert Entry(run.folder, content).label == label
         end(run)
 
@@ -120,9 +114,7 @@ def test_a_copy_runs_under_its_own_name(cell: dict[str, Any], tmp_path: Path) ->
     ("name", "of", "nodes"),
     [
         ("PyTorch_MultiGPU_Exp_Loss-Copy1", "pytorch", "PyTorch_MultiGPU spans"),
-        ("Chainer_MultiGPU-Copy1", "chainer", "ChainerMN_MultiNode is Chainer across"),
         ("mine", "chainer", "ChainerMN_MultiNode is Chainer across"),
-        ("ChainerMN_MultiNode-Copy1", "chainermn", None),
         ("mine", "chainermn", None),
         ("mine", "keras", "TensorFlow_MultiGPU spans"),
     ],
@@ -163,15 +155,10 @@ def test_the_first_ranks_record_is_that_of_all(
         assert (run.folder / record.FILE).exists() == (rank == 0)
 
 
-@pytest.mark.parametrize("name", ["ChainerMN_MultiNode", "ChainerMN_MultiNode-Copy1", "mine"])
-def test_a_notebook_of_mpi_says_how_it_is_run(
-    name: str, cell: dict[str, Any], tmp_path: Path
-) -> None:
-    said = (
-        f"which a launcher starts: in a terminal run: rosetta run --notebooks {name} --devices N$"
-    )
+def test_a_notebook_of_mpi_says_how_it_is_run(cell: dict[str, Any], tmp_path: Path) -> None:
+    said = "which a launcher starts: in a terminal run: rosetta run --notebooks mine --devices N$"
     with pytest.raises(UserError, match=said):
-        helpers.begin("chainermn", cell | said_to_be(name, tmp_path))
+        helpers.begin("chainermn", cell | said_to_be("mine", tmp_path))
 
 
 def test_a_misspelt_parameter_is_asked_about_before_a_run_begins(

@@ -23,9 +23,7 @@ from helpers.training.checkpoint import Checkpoint
 INITIAL = {"w": np.zeros((2, 3), np.float32), "running_mean": np.zeros(3, np.float32)}
 EPOCHS = lookup("demo").epochs
 ADAM = {"first/w": np.ones((2, 3)), "second/w": np.ones((2, 3)), "step": np.array(8)}
-ROW: dict[str, Any] = records.make()["epochs"][0] | {
-    "valid_auc": None,
-}
+ROW: dict[str, Any] = records.make()["epochs"][0] | {"valid_auc": None}
 
 
 def run_in(folder: Path, **sections: Any) -> record.Run:
@@ -52,7 +50,10 @@ def write(folder: Path, epochs: int = 1, **sections: Any) -> checkpoint.Writer:
 
 def test_what_was_written_comes_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, epochs=2)
+    assert record.read(tmp_path)["run"].get("resumed") is None
+    before = record.read(tmp_path)["run"]["id"]
     found = begin(tmp_path, resume=True)
+    assert record.read(tmp_path)["run"]["resumed"] == before != found.run
     assert found.epoch == 2 and found.first_step == 2.5
     assert found.history == [ROW, ROW | {"epoch": 2}]
     assert found.weights.keys() == INITIAL.keys() and found.optimizer.keys() == ADAM.keys()
@@ -65,18 +66,8 @@ def test_what_was_written_comes_back(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert found.as_record(0.25) == {"resumed_after": 2, "seconds": 0.25, "restarts": [2]}
 
 
-def test_a_run_that_is_continued_is_named(tmp_path: Path) -> None:
-    first = run_in(tmp_path)
-    writer = checkpoint.Writer(checkpoint.begin(first, INITIAL, resume=False))
-    writer.save([ROW], 2.5, INITIAL, ADAM)
-    writer.close()
-    second = run_in(tmp_path)
-    assert checkpoint.begin(second, INITIAL, resume=True).run == second.id != first.id
-    assert record.read(tmp_path)["run"]["resumed"] == first.id
-
-
 def test_training_begins_anew_with_nothing_measured_and_the_old_checkpoint_goes(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path)
     found = begin(tmp_path, resume=False)
@@ -85,9 +76,6 @@ def test_training_begins_anew_with_nothing_measured_and_the_old_checkpoint_goes(
     assert math.isnan(found.first_step)
     assert found.as_record(1.5) == {"resumed_after": 0, "seconds": 1.5}
     assert not (tmp_path / checkpoint.FILE).exists()
-
-
-def test_nothing_to_resume_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert begin(tmp_path, resume=True).weights is INITIAL
     assert "Nothing to resume" in capsys.readouterr().out
 
@@ -146,24 +134,6 @@ def test_a_real_record_identifies_its_run(tmp_path: Path) -> None:
     run.fail(KeyboardInterrupt())
 
 
-def a_pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-def a_read_error(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("/proc/version")  # a file, and one that cannot be mapped
-
-
-def cut_short(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def a_pickle(path: Path) -> None:
-    path.write_bytes(pickle.dumps(Executed()))
-
-
 class Executed:
     """What a pickle can be made to do when it is loaded."""
 
@@ -171,12 +141,18 @@ class Executed:
         return os.mkdir, ("executed",)
 
 
+def instead(path: Path, make: Callable[[Path], object]) -> None:
+    path.unlink()
+    make(path)
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "zero bytes": lambda path: path.write_bytes(b""),
-    "its last byte missing": cut_short,
-    "a pickle that executes code": a_pickle,
-    "a pipe": a_pipe,
-    "a file that the disk does not give": a_read_error,
+    "its last byte missing": lambda path: os.truncate(path, path.stat().st_size - 1),
+    "a pickle that executes code": lambda path: path.write_bytes(pickle.dumps(Executed())),
+    "a pipe": lambda path: instead(path, os.mkfifo),
+    # a file, and one that cannot be mapped
+    "a read error": lambda path: instead(path, lambda new: new.symlink_to("/proc/version")),
     "arrays that say nothing": lambda path: save_file(INITIAL, path),
 }
 
@@ -232,7 +208,7 @@ def test_a_disk_that_is_full_is_an_error_and_leaves_the_one_before(
 
     monkeypatch.setattr(weights, "write_atomic", full)
     writer = checkpoint.Writer(begin(tmp_path, resume=True))
-    writer.save([ROW, ROW | {"epoch": 2}], 1.0, INITIAL, ADAM)
+    writer.save([ROW, ROW], 1.0, INITIAL, ADAM)
     with pytest.raises(OSError, match="No space"):
         writer.close()
     assert begin(tmp_path, resume=True).epoch == 1

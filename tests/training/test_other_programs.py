@@ -29,12 +29,21 @@ def test_busy_time_that_is_not_the_runs_is_of_others(monkeypatch: pytest.MonkeyP
     assert watch.used() == Used(3, 0.6)
 
 
-def test_what_a_system_does_not_tell_is_not_known() -> None:
-    watch = Watch((CpuDevice((10**6,), 1, ()),))  # a container's own list
+@pytest.mark.parametrize(
+    ("devices", "cores", "used", "why"),
+    [
+        ((CpuDevice((10**6,), 1, ()),), 1, None, "does not tell"),  # a container's own list
+        ((), 0, 0.0, "None"),
+    ],
+)
+def test_cores_that_are_not_known_are_not_looked_at(
+    devices: tuple[CpuDevice, ...], cores: int, used: float | None, why: str
+) -> None:
+    watch = Watch(devices)
     with watch.during("epochs"):
         pass
     found = other_programs.as_record([watch.used()])
-    assert found["used"] is None and "does not tell" in str(found["reason"])
+    assert (found["cores"], found["used"]) == (cores, used) and why in str(found["reason"])
 
 
 def test_this_systems_counters_are_understood() -> None:
@@ -44,13 +53,6 @@ def test_this_systems_counters_are_understood() -> None:
     subprocess.run([sys.executable, "-c", work], check=True)
     clock, busy, own = other_programs.counters([core], os.getpid()) - before
     assert 0.45 < own < 5 and 0 <= busy <= clock + 0.1
-
-
-def test_devices_without_cores_are_not_looked_at() -> None:
-    watch = Watch(())
-    with watch.during("epochs"):
-        pass
-    assert other_programs.as_record([watch.used()])["cores"] == 0
 
 
 def test_of_several_hosts_the_worst_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,15 +34,6 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_everything_auto_fits_together(generated: Path, tmp_path: Path) -> None:
-    setup = parameters.resolve("N", recipe="demo", data=generated, devices=1, run=tmp_path)
-    assert (setup.recipe.recipe.crop, setup.recipe.global_batch_size) == (32, 64)
-    images = image_data.load_data(setup.recipe.recipe, setup.data)
-    assert images.kind == "generated"
-    assert images.targets(images.train).dtype == np.float32
-    assert len(images.train) + len(images.valid) + len(images.test) == 48
-
-
 def test_devices_of_other_machines_have_cores_of_their_own_but_not_those_of_simulated_nodes(
     generated: Path, tmp_path: Path
 ) -> None:
@@ -56,12 +47,6 @@ def test_devices_of_other_machines_have_cores_of_their_own_but_not_those_of_simu
     assert replace(real, cpus_of_nodes=(cpu, other)).of_all_nodes.cpus == (cpu, other)
     simulated = resolved(nodes=2, simulated_nodes=True)
     assert not simulated.devices.cpus and not simulated.of_all_nodes.cpus
-
-
-def test_too_few_images_for_a_batch(generated: Path, tmp_path: Path) -> None:
-    setup = parameters.resolve("N", recipe="demo", data=generated, devices=2, run=tmp_path)
-    with pytest.raises(UserError, match="do not fill one global batch of 128"):
-        image_data.load_data(setup.recipe.recipe, setup.data).as_record(setup.recipe)
 
 
 def test_a_corrupt_image_is_found_before_training(generated: Path, tmp_path: Path) -> None:
@@ -110,10 +95,9 @@ def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
     generated: Path, tmp_path: Path
 ) -> None:
     pack_folder(generated, tmp_path / "packed", progress=False)
-    setup = parameters.resolve(
-        "N", recipe="demo", data=tmp_path / "packed", devices=1, run=tmp_path, batch_size=8
-    )
-    assert (setup.recipe.recipe.image_size, setup.recipe.recipe.batch_size) == (38, 8)
+    chosen: dict[str, Any] = {"recipe": "demo", "devices": 1, "batch_size": 8, "run": tmp_path}
+    setup = parameters.resolve("N", data=tmp_path / "packed", **chosen)
+    assert (setup.recipe.recipe.image_size, setup.recipe.recipe.crop) == (38, 32)
     assert setup.recipe.learning_rate == pytest.approx(1e-4 / 8)
     images = image_data.load_data(setup.recipe.recipe, setup.data)
     assert images.format == "packed" and images.kind == "generated"
@@ -138,19 +122,9 @@ def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (
-            {"num_workers": "many"},
-            "workers is 'many': give a whole number from 0 to 1024, or 'default'",
-        ),
-        (
-            {"batch_size": 0},
-            "batch_size is 0: give a whole number from 1 to 2147483647, or 'default'",
-        ),
-        ({"batch_size": True}, "batch_size is True"),
+        ({"num_workers": "many"}, "workers is 'many': give a whole number from 0 to 1024, or 'def"),
+        ({"batch_size": True}, "batch_size is True: give a whole number from 1 to 2147483647, or"),
         ({"epochs": 0}, "epochs is 0: give a whole number from 1 to 2147483647, or 'default'"),
-        ({"epochs": "auto"}, "epochs is 'auto': give a whole number from 1"),
-        ({"epochs": 1.5}, "epochs is 1.5: give a whole number from 1"),
-        ({"num_workers": 1025}, "num_workers is 1025: give a whole number from 0 to 1024"),
         ({"execution": "fast"}, "unknown execution 'fast': it is one of default, eager, compiled"),
         ({"precision": "fp8"}, "unknown precision 'fp8': it is one of fp32, tf32, bf16, fp16"),
     ],

@@ -92,20 +92,16 @@ def test_a_resample_is_of_whole_patients_as_many_as_there_are() -> None:
 def test_an_interval_holds_the_middle_95_percent_of_the_resamples() -> None:
     found, scores = drawn(patients=150)
     result = evaluate(found, scores)
-    table = result.table
+    table, middle = result.table, [0.025, 0.975]
     assert list(table["finding"]) == list(FINDINGS) == list(result.in_mean)
-    assert (table["positives"] + table["negatives"] == 400).all()
-    assert table["reason"].isna().all()
-    assert result.mean == pytest.approx(table["auc"].mean())
-    np.testing.assert_allclose(
-        (result.low, result.high), np.quantile(result.resamples, [0.025, 0.975])
-    )
+    assert (table["positives"] + table["negatives"] == 400).all() and table["reason"].isna().all()
+    assert [result.low, result.high] == pytest.approx(np.quantile(result.resamples, middle))
     of = np.unique(found["group"], return_inverse=True)[1]
     mass, score = found["Mass"].to_numpy(), scores[:, FINDINGS.index("Mass")]
     draws = resampling.draws(of, hashlib.sha256())
     each = [roc_auc_score(mass, score, sample_weight=often) for often in draws]
     row = table.set_index("finding").loc["Mass"]
-    np.testing.assert_allclose((row["low"], row["high"]), np.quantile(each, [0.025, 0.975]))
+    assert [row["low"], row["high"]] == pytest.approx(np.quantile(each, middle))
 
 
 @pytest.mark.parametrize("value, missing", [(0, "positive"), (1, "negative")])
@@ -144,15 +140,12 @@ def test_a_finding_with_few_images_of_a_class_is_shown_but_not_in_the_mean(
     assert "between runs" in told
 
 
-def test_positives_of_one_patient_have_no_interval() -> None:
+def test_of_one_patient_there_is_no_interval() -> None:
     found, scores = with_positives("Hernia", 8)
     found.loc[found["Hernia"] == 1, "group"] = 0
     row = evaluate(found, scores).table.iloc[-1]
     assert np.isfinite(row["auc"]) and np.isnan(row["low"]) and np.isnan(row["high"])
     assert row["reason"] == "no interval: all positive images are of one patient"
-
-
-def test_one_patient_has_no_interval_at_all() -> None:
     result = evaluate(*drawn(patients=1))
     assert np.isfinite(result.mean) and np.isnan(result.low) and np.isnan(result.high)
     assert result.table["low"].isna().all() and "interval" not in str(result).splitlines()[0]
@@ -165,7 +158,7 @@ def test_no_finding_has_images_enough() -> None:
     assert np.isnan(mean_auc(np.zeros((8, 14)), np.zeros((8, 14))))
 
 
-def test_the_sample_is_the_same_for_the_same_images_only() -> None:
+def test_the_sample_is_the_same_for_the_same_images_only(monkeypatch: pytest.MonkeyPatch) -> None:
     found, scores = drawn(60)
     first = evaluate(found, scores)
     mixed = np.random.default_rng(1).permutation(60)
@@ -180,29 +173,18 @@ def test_the_sample_is_the_same_for_the_same_images_only() -> None:
         other = found.copy()
         other.loc[0, column] = value
         assert evaluate(other, scores).sample != first.sample, column
-
-
-def test_the_sample_holds_what_was_drawn_and_what_is_in_the_mean(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found, scores = drawn(60)
-    first = evaluate(found, scores).sample
-    with monkeypatch.context() as patch:
-        patch.setattr(roc_auc, "FEWEST", 12)
-        assert evaluate(found, scores).sample != first
-    monkeypatch.setattr(resampling, "RESAMPLES", resampling.RESAMPLES - 1)
-    assert evaluate(found, scores).sample != first
+    for module, constant in ((roc_auc, "FEWEST"), (resampling, "RESAMPLES")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, constant, 12)
+            assert evaluate(found, scores).sample != first.sample, constant
 
 
 def test_diverged_scores_are_refused() -> None:
     found, scores = drawn()
-    with pytest.raises(ValueError, match="must have one shape"):
-        evaluate(found, scores[:, :1])
     labels = found[list(FINDINGS)].to_numpy()
-    with pytest.raises(ValueError, match="must have one shape"):
-        mean_auc(labels, scores[1:])
-    scores[0, 0] = np.nan
-    with pytest.raises(ValueError, match="diverged"):
-        mean_auc(labels, scores)
-    with pytest.raises(ValueError, match="diverged"):
-        evaluate(found, scores)
+    broken = np.where(np.arange(14) == 0, np.nan, scores)
+    for wrong, said in ((scores[:, :1], "must have one shape"), (broken, "diverged")):
+        with pytest.raises(ValueError, match=said):
+            evaluate(found, wrong)
+        with pytest.raises(ValueError, match=said):
+            mean_auc(labels, wrong)

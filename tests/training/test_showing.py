@@ -5,12 +5,6 @@ import records
 from helpers.training import showing
 
 
-def test_epochs_have_words_and_no_column_without_values() -> None:
-    row = {"epoch": 1, "train_loss": 0.5, "valid_auc": None, "data_seconds": 2.0}
-    table = showing.epochs([row, row | {"epoch": 2}])
-    assert list(table.columns) == ["training loss"] and list(table.index) == [1, 2]
-
-
 def test_the_summary_has_the_figures_of_the_record() -> None:
     content = records.make("PyTorch")
     said = showing.summary(content).iloc[:, 0]

@@ -45,7 +45,7 @@ class Timeline:
         return lambda: setattr(self, "seen", done)
 
 
-def test_how_far_an_epoch_is_is_told_on_a_clock_and_not_in_a_short_one(
+def test_how_far_an_epoch_is_is_told_on_a_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(clock_module, "TELL_SECONDS", 0.05)
@@ -60,45 +60,32 @@ def test_how_far_an_epoch_is_is_told_on_a_clock_and_not_in_a_short_one(
     count = len(told)
     time.sleep(0.12)
     assert len(told) == count, "nothing is told after the loop"
-    monkeypatch.setattr(clock_module, "TELL_SECONDS", 5)
-    with StepClock(lambda result: None, lambda *how: told.append(how)) as clock:
-        clock.queued(None)
-    assert len(told) == count
 
 
-def test_a_device_that_computes_while_the_next_batch_is_read_waits_only_for_the_rest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Loading takes 40 ms a batch, the device 30 ms at the same time: it waits 10 ms for each."""
-    timeline = Timeline(monkeypatch)
-    with StepClock(timeline.completion) as clock:
-        for _ in batches(clock, timeline.batches(10, 0.04)):
-            clock.queued(timeline.step(0.03))
-    assert clock.data_seconds == pytest.approx(0.04 + 9 * 0.01)
-    assert clock.first_step_seconds == pytest.approx(0.07)
-    assert clock.step_seconds == pytest.approx([0.04] * 9)
-
-
-def test_a_busy_device_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    timeline = Timeline(monkeypatch)
-    with StepClock(timeline.completion) as clock:
-        for _ in batches(clock, timeline.batches(10, 0.002)):
-            clock.queued(timeline.step(0.02))
-    assert clock.data_seconds == pytest.approx(0.002)  # the first batch
-    assert clock.step_seconds == pytest.approx([0.02] * 9)
-
-
-def test_a_device_that_is_done_when_its_step_returns_needs_no_thread(
+@pytest.mark.parametrize(
+    ("loading", "queueing", "computing", "waits", "step"),
+    [
+        (0.04, 0, 0.03, 0.04 + 9 * 0.01, 0.04),  # at the same time: it waits only for the rest
+        (0.002, 0, 0.02, 0.002, 0.02),  # busy: it waits for the first batch alone
+        (0.01, 0.03, None, 0.1, 0.04),  # done when its step returns
+    ],
+)
+def test_what_a_device_waits_for(
+    loading: float,
+    queueing: float,
+    computing: float | None,
+    waits: float,
+    step: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     timeline = Timeline(monkeypatch)
-    with StepClock(lambda result: None) as clock:
-        for _ in batches(clock, timeline.batches(5, 0.01)):
-            timeline.loop += 0.03
-            clock.queued(None)
-    assert clock.data_seconds == pytest.approx(0.05)
-    assert clock.step_seconds == pytest.approx([0.04] * 4)
-    assert clock._watcher is None
+    with StepClock(timeline.completion if computing else lambda result: None) as clock:
+        for _ in batches(clock, timeline.batches(10, loading)):
+            timeline.loop += queueing
+            clock.queued(timeline.step(computing) if computing else None)
+    assert clock.data_seconds == pytest.approx(waits)
+    assert clock.first_step_seconds == pytest.approx(loading + (computing or queueing))
+    assert clock.step_seconds == pytest.approx([step] * 9)
 
 
 def test_the_loop_itself_never_waits() -> None:
