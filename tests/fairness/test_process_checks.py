@@ -47,6 +47,7 @@ def test_all_joined() -> None:
     assert process_checks.joined(alone, 1, 1, 1).reason == "1 process, 1 device, 1 host"
     apart = [answer(0), answer(1, host="other", process=100)]
     assert joined(apart, hosts=2).verdict == "pass"
+    assert joined(ANSWERS, hosts=2).reason == "other hosts"
     assert joined(list(reversed(ANSWERS))).verdict == "pass"
 
 
@@ -67,10 +68,6 @@ def test_all_joined() -> None:
 def test_who_is_missing_or_too_many_is_told(answers: Any, wrong: int, said: str) -> None:
     assert joined(answers) == Check(process_checks.JOINED, float(wrong), 0.0, said)
     assert joined(answers).verdict == "fail"
-
-
-def test_ranks_on_one_machine_where_two_were_asked_for_fail() -> None:
-    assert joined(ANSWERS, hosts=2).reason == "other hosts"
 
 
 def each_once(*epochs: tuple[np.ndarray, np.ndarray], used: int = USED) -> Check:
@@ -106,24 +103,19 @@ def test_an_image_that_is_always_left_out_fails(number: int) -> None:
     assert process_checks.each_once([first, fewer], IMAGES, USED, USED).verdict == "fail"
 
 
-def changed(place: int, value: int) -> Check:
-    """One number of the second rank's second epoch is another one."""
-    second = epoch(2, 1).copy()
-    second[place] = value
-    return each_once(ANSWERS[0].epochs, (epoch(1, 1), second))  # type: ignore[arg-type]
-
-
-def test_one_image_twice_fails() -> None:
-    found = changed(0, int(epoch(2, 0)[5]))
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (int(epoch(2, 0)[5]), "epoch 2: 1 again, 4 of 103 never (100 fill batches)"),
+        (-1, ", 1 others"),
+        (IMAGES, ", 1 others"),
+    ],
+)
+def test_one_image_twice_or_of_elsewhere_fails(number: int, said: str) -> None:
+    second = np.where(np.arange(USED // 2) == 0, number, epoch(2, 1))
+    found = each_once(ANSWERS[0].epochs, (epoch(1, 1), second))  # type: ignore[arg-type]
     assert (found.verdict, found.difference) == ("fail", 1.0)
-    assert found.reason == "epoch 2: 1 again, 4 of 103 never (100 fill batches)"
-
-
-@pytest.mark.parametrize("number", [-1, IMAGES])
-def test_an_image_of_elsewhere_fails(number: int) -> None:
-    found = changed(0, number)
-    assert (found.verdict, found.difference) == ("fail", 1.0)
-    assert str(found.reason).endswith(", 1 others")
+    assert str(found.reason).endswith(said)
 
 
 def test_without_sharding_all_is_read_twice() -> None:
@@ -142,9 +134,9 @@ def evaluated(second: Answer) -> Check:
 
 
 def test_a_sound_evaluation_passes() -> None:
-    said = "7 images"
-    name = "each evaluated image once, in its place"
-    assert evaluated(answer(1)) == Check(name, 0.0, LIMIT, said)
+    assert evaluated(answer(1)) == Check(
+        "each evaluated image once, in its place", 0.0, LIMIT, "7 images"
+    )
 
 
 @pytest.mark.parametrize(("by", "verdict"), [(0.8, "pass"), (1.25, "fail"), (np.nan, "fail")])

@@ -1,6 +1,5 @@
 """The rows of the training that ran: each passes as the recipe has it, and names what differs."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,15 +19,8 @@ RECIPE = Recipe(
 )  # fmt: skip
 SCALED = RECIPE.on(2)
 IMAGES, STEPS = 43, 4  # three of the images fill no batch
-SEEN = Seen(
-    "momentum",
-    {"weight decay": (1e-3, 1e-3), "momentum": (0.9, 0.9)},
-    "float32",
-    "eager",
-    tf32=False,
-    threads=4,
-    updates=12,
-)
+CONSTANTS = {"weight decay": (1e-3, 1e-3), "momentum": (0.9, 0.9)}
+SEEN = Seen("momentum", CONSTANTS, "float32", "eager", tf32=False, threads=4, updates=12)
 
 
 def epoch(number: int, rank: int, **changes: Any) -> Epoch:
@@ -39,13 +31,8 @@ def epoch(number: int, rank: int, **changes: Any) -> Epoch:
 
 def process(rank: int, **changes: Any) -> Observed:
     rates = [(step, SCALED.learning_rate_at(step, STEPS)) for step in range(12)]
-    sound = Observed(
-        rank,
-        SEEN,
-        rates,
-        [epoch(number, rank) for number in (1, 2, 3)],
-        [Evaluation("valid", 6, 6, 0)] * 3,
-    )
+    epochs = [epoch(number, rank) for number in (1, 2, 3)]
+    sound = Observed(rank, SEEN, rates, epochs, [Evaluation("valid", 6, 6, 0)] * 3)
     return replace(sound, **changes)
 
 
@@ -54,9 +41,8 @@ BOTH = [process(0), process(1)]
 
 def test_a_training_as_the_recipe_has_it_passes() -> None:
     checks = training_checks.check_fairness(BOTH, SCALED, IMAGES, on_gpu=False)
-    assert {check.verdict for check in checks} == {"pass", "not checked"}  # no crops were kept
-    unchecked = [check.check for check in checks if check.verdict == "not checked"]
-    assert unchecked == [crops.CROPS]
+    verdicts = {check.check: check.verdict for check in checks if check.verdict != "pass"}
+    assert verdicts == {crops.CROPS: "not checked"}, "no crops were kept"
 
 
 def test_other_weights_at_the_start_are_named() -> None:
@@ -66,20 +52,16 @@ def test_other_weights_at_the_start_are_named() -> None:
     assert found.variant == "initial weights (2 arrays are not the recipe's)"
 
 
-def rates(change: Any, steps: Sequence[int] = range(12)) -> Check:
-    found = [(n, change(n, SCALED.learning_rate_at(n, STEPS))) for n in steps]
+def rates(change: Any) -> Check:
+    found = [(n, change(n, SCALED.learning_rate_at(n, STEPS))) for n in range(12)]
     return training_checks.rates([process(0), process(1, rates=found)], SCALED, STEPS)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda step, rate: 4 * rate, "0.4, where the recipe has 0.1"),
-        (lambda step, rate: rate * (1 + 3e-6), "where the recipe has"),
-    ],
+    ("by", "said"), [(4, "0.4, where the recipe has 0.1"), (1 + 3e-6, "where the recipe has")]
 )
-def test_another_rate_is_named(change: Any, said: str) -> None:
-    found = rates(change)
+def test_another_rate_is_named(by: float, said: str) -> None:
+    found = rates(lambda step, rate: by * rate)
     assert found.verdict == "different" and said in str(found.variant)
 
 
@@ -102,7 +84,7 @@ def optimizer(seen: Seen, recipe: Recipe = RECIPE, **changes: Any) -> Check:
 
 def constants(**changes: tuple[float, float]) -> Seen:
     named = {name.replace("_", " "): value for name, value in changes.items()}
-    return replace(SEEN, constants={**SEEN.constants, **named})
+    return replace(SEEN, constants=CONSTANTS | named)
 
 
 @pytest.mark.parametrize(
@@ -110,15 +92,9 @@ def constants(**changes: tuple[float, float]) -> Seen:
     [
         (constants(momentum=(0.5, 0.5)), "optimiser (momentum 0.5 instead of 0.9)"),
         (constants(weight_decay=(0.0, 0.0)), "optimiser (weight decay 0 instead of 0.001)"),
-        (
-            constants(weight_decay=(0.0, 1e-3)),
-            "optimiser (weight decay not of all weights the same instead of 0.001)",
-        ),
+        (constants(weight_decay=(0.0, 1e-3)), "optimiser (weight decay not of all weights the s"),
         (constants(nesterov=(1.0, 1.0)), "optimiser (nesterov 1 instead of 0)"),
-        (
-            constants(rate_factor=(1.0, 10.0)),
-            "optimiser (rate factor not of all weights the same instead of 1)",
-        ),
+        (constants(rate_factor=(1.0, 10.0)), "optimiser (rate factor not of all weights the same"),
         (constants(momentum=(np.nan, np.nan)), "optimiser (momentum not of all weights the same"),
         (replace(SEEN, optimizer="AdamW"), "optimiser (AdamW instead of momentum)"),
     ],
@@ -169,13 +145,12 @@ def test_more_or_less_than_the_recipe_is_named(changes: Any, said: str) -> None:
 
 def test_steps_that_fp16_leaves_out_and_updates_none_counts_pass() -> None:
     half = replace(RECIPE, precision="fp16").on(2)
-    few = [process(0, seen=replace(SEEN, updates=11))]
-    one = RECIPE.on(1)
-    assert training_checks.amount([*few, process(1)], half, STEPS).verdict == "pass"
+    few = process(0, seen=replace(SEEN, updates=11))
+    assert training_checks.amount([few, process(1)], half, STEPS).verdict == "pass"
     none = [process(0, seen=replace(SEEN, updates=None)), process(1)]
     found = training_checks.amount(none, SCALED, STEPS)
     assert found.verdict == "pass" and "the optimiser counts none" in str(found.reason)
-    assert training_checks.amount([process(0)], one, STEPS).verdict == "pass"
+    assert training_checks.amount([process(0)], RECIPE.on(1), STEPS).verdict == "pass"
 
 
 def ordered(second: Epoch) -> Check:

@@ -7,7 +7,6 @@ are in ``tests/kernels``.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -73,21 +72,14 @@ def walked(path: str, task: str = "multilabel") -> Result:
     return float(known[f"{path} losses"].mean()), after, nothing
 
 
-def different(devices: int, task: str) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """What the devices are given for one step: darker images, and other findings or classes."""
-    grey, targets = reference.batch_of(task)
-    return tuple(
-        (
-            grey // (1 + number),
-            (targets + number) % 14 if task == "multiclass" else np.roll(targets, number, axis=1),
-        )
-        for number in range(devices)
-    )
-
-
 @cache
 def of_replica_0(devices: int, task: str) -> Result:
-    shares = different(devices, task)
+    """Each device is given darker images, and other findings or classes."""
+    (grey, targets), classes = reference.batch_of(task), task == "multiclass"
+    shares = tuple(
+        (grey // (1 + n), (targets + n) % 14 if classes else np.roll(targets, n, axis=1))
+        for n in range(devices)
+    )
     return with_statistics(Trial(START, shares, SGD, (0.1,)), after_one_step(shares[0][0]))
 
 
@@ -160,10 +152,9 @@ def other(name: str) -> Callable[[Result, float], Result]:
 
 
 def other_logit(result: Result, by: float) -> Result:
-    loss, after, logits = result
-    logits = logits.copy()
+    logits = result[2].copy()
     logits[1, 3] -= by
-    return loss, after, logits
+    return *result[:2], logits
 
 
 def survivor_moved(trial: Trial, result: Result, by: float) -> Result:
@@ -248,18 +239,10 @@ def test_a_biased_variance_is_known_and_measured() -> None:
     assert failed(checks) == ["running variance after 5 SGD steps"]  # not passed, but known
 
 
-def epsilon_first(trial: Trial, result: Result, by: float = 0.0) -> Result:
-    """Adam's weights as of those who add epsilon early, and further away by so much of the way."""
-    if trial.rule != ADAM:
-        return result
-    known = reference.paths(task_of(trial))
-    ends = {name: known[f"adam epsilon first {name}"].astype(np.float64) for name in START}
-    moved = {name: known[f"adam {name}"] - START[name] for name in START if "running" not in name}
-    return result[0], ends | {name: ends[name] + by * way for name, way in moved.items()}, result[2]
-
-
 def test_epsilon_before_the_bias_correction_is_known_and_as_large_as_predicted() -> None:
-    checks = checks_of(epsilon_first)
+    checks = checks_of(
+        lambda trial, result: walked(reference.EPSILON_FIRST) if trial.rule == ADAM else result
+    )
     row = checks.pop("weight change after 5 Adam steps")
     assert failed(checks) == []
     assert (row.verdict, f"{row.difference:.3g}") == ("expected", "0.0531")
@@ -268,69 +251,49 @@ def test_epsilon_before_the_bias_correction_is_known_and_as_large_as_predicted()
     )
 
 
-@pytest.mark.parametrize("devices", [2, 3])
-def test_who_survives_is_named(devices: int) -> None:
-    def each(trial: Trial) -> list[np.ndarray]:
-        return [after_one_step(grey) for grey, _ in trial.shares]
+@pytest.mark.parametrize("kept", range(4))
+def test_who_survives_is_named(kept: int) -> None:
+    """One of three replicas', or the average of all."""
 
-    def of(choose: Callable[[list[np.ndarray]], Any]) -> Check:
-        checks = checks_of(
-            lambda t, r: with_statistics(t, choose(each(t))) if t.steps == 1 else r,
-            devices=devices,
-        )
-        assert failed(checks) == []
-        return checks[SURVIVE]
+    def keeping(trial: Trial, result: Result) -> Result:
+        each = [after_one_step(grey) for grey, _ in trial.shares]
+        each.append(np.mean(each, axis=0))
+        return with_statistics(trial, each[kept]) if trial.steps == 1 else result
 
-    for number in range(devices):
-        assert of(lambda means, n=number: means[n]).reason == f"replica {number}'s"  # type: ignore[misc]
-    average = of(lambda means: np.mean(means, axis=0))
-    assert average.reason == "the average of all replicas'"
-
-
-def with_variance(
-    trial: Trial, of: Callable[[list[np.ndarray]], np.ndarray], by: float = 0.0
-) -> Result:
-    """Every replica's mean, and the running variance that ``of`` makes of their values.
-
-    It is longer by the share ``by``.
-    """
-    values = [reference.after_conv0(START, grey) for grey, _ in trial.shares]
-    mean = np.mean([after_one_step(grey) for grey, _ in trial.shares], axis=0)
-    loss, after, _ = with_statistics(trial, mean)
-    after[VARIANCE] = (1 + by) * (0.9 * START[VARIANCE].astype(float) + 0.1 * of(values))
-    grey = np.concatenate([share for share, _ in trial.shares])
-    return loss, after, reference.shallow_logits(after, grey)
+    checks = checks_of(keeping, devices=3)
+    assert failed(checks) == []
+    assert checks[SURVIVE].reason == (f"replica {kept}'s" if kept < 3 else kept_statistics.AVERAGE)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("bias", [0, 1])
-def test_the_global_batchs_are_told_from_an_average(precision: str, bias: int) -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_the_global_batchs_are_told_from_an_average(
+    together: bool, bias: int, precision: str
+) -> None:
     """Their means are the same; of variances n or n - 1 make no such difference."""
 
-    def variance(values: np.ndarray) -> np.ndarray:
-        return np.asarray(values.var(axis=(0, 2, 3), ddof=bias))
+    def keeping(trial: Trial, result: Result) -> Result:
+        if trial.steps > 1:
+            return result
+        greys = [grey for grey, _ in trial.shares]
+        _, after, _ = with_statistics(trial, np.mean([after_one_step(x) for x in greys], axis=0))
+        values = [reference.after_conv0(START, grey) for grey in greys]
+        of = [np.concatenate(values)] if together else values
+        variance = np.mean([each.var(axis=(0, 2, 3), ddof=bias) for each in of], axis=0)
+        after[VARIANCE] = 0.9 * START[VARIANCE].astype(float) + 0.1 * variance
+        return validated(trial, after)
 
-    for of, said, verdict in (
-        (
-            lambda each: np.mean([variance(one) for one in each], axis=0),
-            kept_statistics.AVERAGE,
-            "pass",
-        ),
-        (lambda each: variance(np.concatenate(each)), kept_statistics.GLOBAL, "expected"),
-    ):
-        checks = checks_of(
-            lambda t, r, of=of: with_variance(t, of) if t.steps == 1 else r,  # type: ignore[misc]
-            precision=precision,
-        )
-        row = checks.pop(SURVIVE)
-        assert failed(checks) == [] and (row.reason, row.verdict) == (said, verdict)
+    checks = checks_of(keeping, precision=precision)
+    row = checks.pop(SURVIVE)
+    known = (kept_statistics.GLOBAL, "expected") if together else (kept_statistics.AVERAGE, "pass")
+    assert failed(checks) == [] and (row.reason, row.verdict) == known
 
 
 def test_statistics_of_none_fail() -> None:
     """Those that each device had at the start, or the last two replicas' average."""
-    checks = checks_of(
-        lambda t, r: with_statistics(t, START[MEAN].astype(float)) if t.steps == 1 else r
-    )
+    start = START[MEAN].astype(float)
+    checks = checks_of(lambda t, r: with_statistics(t, start) if t.steps == 1 else r)
     assert failed(checks) == [SURVIVE]
     assert str(checks[SURVIVE].reason).startswith("none of them; nearest is ")
 
@@ -382,11 +345,7 @@ def test_nan_fails(row: str, kind: str, fault: Fault) -> None:
 def own_rule(
     rule: Rule, path: str | None = None, task: str = "multilabel", *skipped: str
 ) -> dict[str, Check]:
-    """The rows of a recipe's own rule, for a loop that walks ``path`` instead of its own.
-
-    Args:
-        skipped: what the framework cannot do.
-    """
+    """The rows of a recipe's own rule, for a loop that walks ``path`` instead of its own."""
 
     def check_training_loop(trial: Trial) -> Result:
         own = trial.steps > 1 and trial.rule.weight_decay == bool(rule.weight_decay) * DECAY
@@ -428,9 +387,8 @@ def test_momentum_with_the_rate_in_its_velocity_is_found_out(task: str) -> None:
     rows = own_rule(MOMENTUM, task=task)
     assert rows["weight change after 5 momentum steps"].verdict == "pass"
     late = own_rule(MOMENTUM, reference.LATE, task)["weight change after 5 momentum steps"]
-    assert late.verdict == "fail" and str(late.reason).startswith(
-        "the velocity contains the learning rate"
-    )
+    assert late.verdict == "fail"
+    assert str(late.reason).startswith("the velocity contains the learning rate")
     assert late.threshold == training_loop.LIMITS["fp32"].way
 
 
@@ -467,8 +425,8 @@ def test_what_a_framework_has_not_is_expected_and_nothing_else_is(task: str) -> 
             assert (walked[name].reason == WHY) == (verdict == "expected")
 
 
-def trained_logits() -> np.ndarray:
-    """The shallow net's logits in training, before its first step: float64 (4, 14)."""
+def test_the_references_first_losses_are_those_of_the_definitions() -> None:
+    """By NumPy, from logits: the mean over images of one softmax, and over findings of sigmoids."""
     x = reference.after_conv0(START, reference.batch()[0])
     mean, variance = x.mean(axis=(0, 2, 3), keepdims=True), x.var(axis=(0, 2, 3), keepdims=True)
     scale, offset = (
@@ -476,12 +434,7 @@ def trained_logits() -> np.ndarray:
     )
     normal = (x - mean) / np.sqrt(variance + 1e-5) * scale + offset
     pooled = np.maximum(normal, 0).mean(axis=(2, 3))
-    return pooled @ START["classifier.weight"].T.astype(float) + START["classifier.bias"]
-
-
-def test_the_references_first_losses_are_those_of_the_definitions() -> None:
-    """By NumPy, from logits: the mean over images of one softmax, and over findings of sigmoids."""
-    logits = trained_logits()
+    logits = pooled @ START["classifier.weight"].T.astype(float) + START["classifier.bias"]
     (_, findings), (_, classes) = (reference.batch_of(task) for task in TASKS)
     softmax = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(4), classes]
     sigmoids = np.log1p(np.exp(logits)) - findings * logits
