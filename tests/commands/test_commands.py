@@ -2,6 +2,7 @@
 
 import webbrowser
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import records
@@ -45,20 +46,16 @@ def test_a_mistake_is_one_line_that_says_what_to_do(
 def test_the_report_is_opened_in_a_browser(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    opened: list[str] = []
-
-    def shown(page: str) -> bool:
-        opened.append(page)
-        return True
-
-    monkeypatch.setattr(webbrowser, "open", shown)
+    opened = Mock(return_value=True)
+    monkeypatch.setattr(webbrowser, "open", opened)
     page = tmp_path / "report.html"
     page.touch()
     assert main(["open", str(tmp_path)]) == 0
-    assert opened == [page.as_uri()] and not page.read_text()
+    opened.assert_called_once_with(page.as_uri())
+    assert not page.read_text()
     records.save(tmp_path, records.make())  # a run that ended after the report was written
     assert main(["open", str(tmp_path)]) == 0
     assert "PyTorch" in page.read_text()
-    monkeypatch.setattr(webbrowser, "open", lambda page: False)
+    opened.return_value = False
     assert main(["open", str(tmp_path)]) == 2
     assert "no browser was found" in capsys.readouterr().err

@@ -5,9 +5,6 @@ import os
 import sys
 
 import pytest
-
-pytest.importorskip("nbclient")
-
 from runner_tools import Suite, images_fixture, suite_fixture
 
 from helpers import paths
@@ -43,9 +40,8 @@ def test_nothing_of_the_shells_runs_in_a_kernel_or_replaces_a_package(
         monkeypatch.setenv(name, str(path if name == "PYTHONSTARTUP" else folder))
     (folder / "helpers").mkdir()
     (folder / "helpers" / "__init__.py").write_text("")
-    (folder / "profile_default" / "ipython_kernel_config.py").write_text(
-        PLANTED.format(str(ran), "profile")
-    )
+    config = folder / "profile_default" / "ipython_kernel_config.py"
+    config.write_text(PLANTED.format(str(ran), "profile"))
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     suite.notebook("PyTorch_MultiGPU", LOOK)
     kernel_processes.execute(
@@ -66,14 +62,8 @@ def test_nothing_of_the_shells_runs_in_a_kernel_or_replaces_a_package(
 def test_every_variable_of_pythons_is_left_out() -> None:
     shell = {"PYTHONHOME": "/x", "PYTHONOPTIMIZE": "2", "HOME": "/home/x", "LD_LIBRARY_PATH": "/y"}
     found = environment_variables.for_a_kernel(shell)
-    assert found.keys() == {
-        "HOME",
-        "LD_LIBRARY_PATH",
-        "PYTHONPATH",
-        "PYTHONNOUSERSITE",
-        "IPYTHONDIR",
-        "OPENBLAS_THREAD_TIMEOUT",
-    }
+    assert {"HOME", "LD_LIBRARY_PATH"} <= found.keys()
+    assert {n for n in found if n.startswith("PYTHON")} == {"PYTHONPATH", "PYTHONNOUSERSITE"}
     assert found["PYTHONPATH"] == str(paths.ROOT)
 
 

@@ -25,15 +25,11 @@ def told(capfd: pytest.CaptureFixture[str], *errors: tuple[int, BaseException]) 
     return [*JOINED, *reversed([said for said in found if said])]
 
 
-def test_nothing_went_wrong() -> None:
-    assert failures.earliest(JOINED, "") is None
-
-
 def test_the_earliest_error_counts(capfd: pytest.CaptureFixture[str]) -> None:
+    assert failures.earliest(JOINED, "") is None
     errors = (3, ValueError("no such file\nas was said")), (0, RuntimeError("Connection closed"))
-    assert (
-        str(failures.earliest(told(capfd, *errors), "")) == "rank 3 on b: ValueError: no such file"
-    )
+    found = failures.earliest(told(capfd, *errors), "")
+    assert str(found) == "rank 3 on b: ValueError: no such file"
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,13 @@ import pytest
 from helpers.launch import processes
 
 
-def test_this_process_runs() -> None:
-    assert processes.runs(processes.own()) is True
-
-
-def test_one_that_has_ended_does_not() -> None:
+def test_a_process_runs_until_it_has_ended_and_its_number_may_be_anothers() -> None:
+    own = processes.own()
+    assert processes.runs(own) is True
+    assert processes.runs(own | {"process_started": own["process_started"] - 60}) is False
     code = "import json; from helpers.launch import processes; print(json.dumps(processes.own()))"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert processes.runs(json.loads(said.stdout)) is False
-
-
-def test_one_that_has_only_got_the_number_is_another() -> None:
-    said = processes.own()
-    assert processes.runs(said | {"process_started": said["process_started"] - 60}) is False
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert processes.runs(json.loads(ended.stdout)) is False
 
 
 @pytest.mark.parametrize("number", [1, 2**31 - 1])

@@ -33,11 +33,8 @@ def test_the_first_rank_of_a_host_samples_and_all_mark_there(
 ) -> None:
     each = [of_rank(tmp_path, rank, monkeypatch) for rank in range(4)]
     assert [isinstance(marks, gpumon.Monitor) for marks in each] == [True, False, True, False]
-    files = [
-        marks.marker.path if isinstance(marks, gpumon.Monitor) else marks.path for marks in each
-    ]
-    names = [f"{name}.marks.jsonl" for name in ("trace", "trace", "trace-rank2", "trace-rank2")]
-    assert [path.name for path in files] == names
+    names = [getattr(marks, "marker", marks).path.name for marks in each]
+    assert names == [*["trace.marks.jsonl"] * 2, *["trace-rank2.marks.jsonl"] * 2]
 
 
 def test_samplers_begin_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,13 +43,9 @@ def test_samplers_begin_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     samplers.clear(tmp_path)
     marks = of_rank(tmp_path, 2, monkeypatch)
     assert isinstance(marks, gpumon.Monitor)
-    for change, sampling in (
-        (samplers.start, True),
-        (samplers.stop, False),
-        (samplers.stop, False),
-    ):
+    for change in (samplers.start, samplers.stop, samplers.stop):
         change(marks)
-        assert marks.running == sampling
+        assert marks.running == (change is samplers.start)
     for change in (samplers.start, samplers.stop):
         change(of_rank(tmp_path, 3, monkeypatch))  # which only marks
     assert samplers.prefixes(tmp_path) == {2: tmp_path / "trace-rank2"}

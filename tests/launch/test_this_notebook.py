@@ -1,6 +1,5 @@
 """Whose run it is: found by the notebook's file, however the notebook is run."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,11 @@ from helpers.launch.this_notebook import VARIABLE, VS_CODE, find, misspelt
 
 __all__ = ["shell_fixture"]
 
-SAID = (VARIABLE, "JPY_SESSION_NAME", "PYTEST_CURRENT_TEST")
-SHIPPED = list(dict.fromkeys(row.notebook for row in ROWS))
-
 
 @pytest.fixture(name="folder")
 def folder_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a kernel runs of which nothing is known yet; the notebooks A to D are there."""
-    for name in SAID:
+    for name in (VARIABLE, "JPY_SESSION_NAME", "PYTEST_CURRENT_TEST"):
         monkeypatch.delenv(name, raising=False)
     for name in "ABCD":
         write_notebook(tmp_path / f"{name}.ipynb", "seed = 0")
@@ -63,7 +59,7 @@ def test_a_file_that_is_not_there_is_named(folder: Path, monkeypatch: pytest.Mon
         find({})
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", dict.fromkeys(row.notebook for row in ROWS))
 def test_else_it_is_the_shipped_notebook_whose_cell_ran(
     name: str, folder: Path, shell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,8 +96,7 @@ CELL = 'recipe = "auto"\ndevices = 2\nepochs = 4\nbatch_size = 8\nwarmup_epochs 
 def test_a_name_like_a_parameters_is_asked_about(
     cells: list[str], meant: tuple[str, str] | None, shell: Any, tmp_path: Path
 ) -> None:
-    own = ["epoch = 5  # of the notebook itself"]
-    path = write_notebook(tmp_path / "N.ipynb", CELL, *own)
+    path = write_notebook(tmp_path / "N.ipynb", CELL, "epoch = 5  # of the notebook itself")
     shell.run_cell("this_run = None", store_history=True)
     for cell in cells:
         shell.run_cell(cell, store_history=True)
@@ -116,9 +111,3 @@ def test_a_name_like_a_parameters_is_asked_about(
 def test_without_ipython_no_cell_was_run(tmp_path: Path) -> None:
     assert this_notebook.history() == []
     assert misspelt(write_notebook(tmp_path / "N.ipynb", CELL), NAMES, {"epoch": 1}) is None
-
-
-def test_what_tells_the_name_reaches_no_record() -> None:
-    from helpers.launch import environment_variables
-
-    assert not environment_variables.to_record({**os.environ, VARIABLE: "x"}).get(VARIABLE)
