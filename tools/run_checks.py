@@ -108,7 +108,7 @@ QUICK = ("tests/docs", "tests/training", "tests/fairness")
 # framework does on GPUs, behind "nodes_" over several nodes, behind "planted_" with something in
 # the notebook that the fairness check has to notice. All of a framework but its nodes is one part,
 # which imports it once.
-OF_ANY = ("all_reduce", "hosts_network", "limits", "ranks")
+OF_ANY = ("all_reduce", "limits", "ranks")
 KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(OF_ANY, "pytorch")
 
 HUNG_SECONDS = 1200

@@ -7,7 +7,7 @@ adds a framework is told here what is missing.
 import ast
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from programs import launches
@@ -56,14 +56,17 @@ def taken_from(node: ast.ImportFrom) -> str | None:
     return other if package == "helpers.frameworks" and family in (*MODULES, "horovod") else None
 
 
-def functions_of(module: str) -> dict[str, ast.FunctionDef]:
-    """What a module defines, or has from another one of this folder."""
-    found: dict[str, ast.FunctionDef] = {}
+def names_of(module: str) -> dict[str, Any]:
+    """Functions and constants' values that a module defines, or has from another one here."""
+    found: dict[str, Any] = {}
     for node in tree_of(module).body:
         if isinstance(node, ast.ImportFrom) and (other := taken_from(node)):
             named = {alias.name for alias in node.names}
-            theirs = functions_of(other).items()
-            found |= {name: f for name, f in theirs if named & {"*", name.partition(".")[0]}}
+            theirs = names_of(other).items()
+            found |= {name: each for name, each in theirs if named & {"*", name.partition(".")[0]}}
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value = node.value.value if isinstance(node.value, ast.Constant) else None
+            found[node.targets[0].id] = value
     return found | own_functions(module)
 
 
@@ -88,33 +91,16 @@ FRAMEWORK, OPTIONAL = interface_of("Framework"), interface_of("Optional")
 
 
 def test_modules_listed_are_those_there() -> None:
-    there = {
-        path.stem
-        for path in FOLDER.glob("*.py")
-        if {"NAME", "KERNEL"} <= constants(path.stem).keys()
-    }
+    files = [path.stem for path in FOLDER.glob("*.py")]
+    there = {name for name in files if {"NAME", "KERNEL"} <= names_of(name).keys()}
     unlisted, absent = sorted(there - set(MODULES)), sorted(set(MODULES) - there)
     assert not unlisted, f"no row of the registry names the modules {unlisted}"
     assert not absent, f"the registry names modules that are not in helpers/frameworks: {absent}"
 
 
-def constants(module: str) -> dict[str, object]:
-    """Names of a module with their values, its own or those of the module that it has them from."""
-    found: dict[str, object] = {}
-    for node in tree_of(module).body:
-        if isinstance(node, ast.ImportFrom) and (other := taken_from(node)):
-            named = {alias.name for alias in node.names}
-            theirs = constants(other).items()
-            found |= {name: value for name, value in theirs if named & {"*", name}}
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            value = node.value.value if isinstance(node.value, ast.Constant) else None
-            found[node.targets[0].id] = value
-    return found
-
-
 @pytest.mark.parametrize("module", sorted(NOTEBOOKS))
 def test_it_is_called_as_in_the_registry(module: str) -> None:
-    said = constants(module)
+    said = names_of(module)
     row = next(row for row in frameworks.ROWS if row.module == module)
     found = said.get("NAME"), said.get("KERNEL")
     assert found == (row.framework, row.kernel), f"NAME and KERNEL of {module}.py are {found}"
@@ -122,7 +108,7 @@ def test_it_is_called_as_in_the_registry(module: str) -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_it_has_the_functions_of_the_interface(module: str) -> None:
-    found, own = functions_of(module), own_functions(module)
+    found, own = names_of(module), own_functions(module)
     known = FRAMEWORK | OPTIONAL
     extra = [name for name in own if name not in known]
     assert not extra, f"{module}.py has public functions that interface.py lacks: {extra}"

@@ -13,7 +13,6 @@ from helpers.errors import UserError
 from helpers.frameworks import ROWS, Row, name_of, why_not
 from helpers.results.comparison import Entry
 from helpers.runner import selection
-from helpers.runner.selection import Offer
 
 sys.path.append(str(paths.ROOT / "environments"))
 
@@ -57,21 +56,17 @@ def test_the_environments_have_the_same_kernels() -> None:
     assert not differ, f"environments/kernels.py and the registry differ in {sorted(differ)}"
 
 
+def wanted(notebooks: Sequence[str] = (), frameworks: Sequence[str] = ()) -> list[str]:
+    return [offer.notebook for offer in selection.chosen(notebooks, frameworks)]
+
+
 def test_an_optional_kernel_is_left_out_where_none_is_named() -> None:
     """By `make envs`, and by `compare`; its rows are run by their word, or by their notebooks'."""
     assert set(kernels.KERNELS) - set(kernels.USUAL) == {"horovod"}
-    assert not {"Keras_Horovod", "TensorFlow_Horovod"} & {offer.notebook for offer in wanted()}
-    assert notebooks_of(wanted(frameworks=["horovod"])) == ["Keras_Horovod", "TensorFlow_Horovod"]
-    assert notebooks_of(wanted(frameworks=["tensorflow"])) == ["TensorFlow_MultiGPU"]
-    assert notebooks_of(wanted(["TensorFlow_Horovod"])) == ["TensorFlow_Horovod"]
-
-
-def wanted(notebooks: Sequence[str] = (), frameworks: Sequence[str] = ()) -> list[Offer]:
-    return selection.chosen(notebooks, frameworks)
-
-
-def notebooks_of(chosen: list[Offer]) -> list[str]:
-    return [offer.notebook for offer in chosen]
+    assert not {"Keras_Horovod", "TensorFlow_Horovod"} & set(wanted())
+    assert wanted(frameworks=["horovod"]) == ["Keras_Horovod", "TensorFlow_Horovod"]
+    assert wanted(frameworks=["tensorflow"]) == ["TensorFlow_MultiGPU"]
+    assert wanted(["TensorFlow_Horovod"]) == ["TensorFlow_Horovod"]
 
 
 def test_an_unknown_framework_is_refused_with_the_words_there_are() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from data_prep.errors import DataError
 from gpumon.errors import MonitorError
+from helpers import paths
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import replicas
 from helpers.launch.processes import lives
@@ -46,17 +47,18 @@ def test_where_gloo_listens_is_not_for_the_shell_to_say(monkeypatch: pytest.Monk
     assert all("127.0.0.1" in found for found in replicas.run(replica, 2))
 
 
+IMPORTED = """
+from helpers.frameworks import replicas
+def run(sys):
+    import helpers.record
+    print(replicas.run(lambda rank: 'helpers.record' in sys.modules, 2))
+run(__import__('sys'))
+"""
+
+
 def test_what_the_callers_helpers_have_imported_no_replica_imports_again() -> None:
     """Also where the caller is a program, whose ``__main__`` has no name for the framework."""
-    program = (
-        "from helpers.frameworks import replicas\n"
-        "def run(sys):\n"
-        "    import helpers.record\n"
-        "    loaded = lambda rank: 'helpers.record' in sys.modules\n"
-        "    print(replicas.run(loaded, 2))\n"
-        "run(__import__('sys'))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True)
     assert done.stdout == "[True, True]\n", done.stderr
 
 
@@ -147,25 +149,19 @@ def test_what_a_replica_forked_ends_with_it(tmp_path: Path) -> None:
     assert none_lives([int(path.read_text()) for path in tmp_path.iterdir()])
 
 
-SLEEPING = """
-import multiprocessing, os, sys, time
-from pathlib import Path
-from helpers.frameworks import replicas
-def replica(rank):
-    child = multiprocessing.Process(target=time.sleep, args=(600,))
-    child.start()
-    (Path(sys.argv[1]) / f"{rank}.part").write_text(str(child.pid))
-    (Path(sys.argv[1]) / f"{rank}.part").rename(Path(sys.argv[1]) / str(rank))
+def fork_and_sleep(rank: int, folder: Path) -> None:
+    forking(folder)
     time.sleep(600)
-replicas.run(replica, 2)
-"""
 
 
 def test_replicas_end_when_the_caller_is_killed_with_what_they_forked(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     own = {**os.environ, "TMPDIR": str(tmp_path_factory.mktemp("t"))}
-    caller = psutil.Popen([sys.executable, "-c", SLEEPING, str(tmp_path)], env=own)
+    own["PYTHONPATH"] = f"{paths.ROOT}:{Path(__file__).parent}"
+    program = "import sys, pathlib, test_replicas as t\n"
+    program += "t.replicas.run(t.fork_and_sleep, 2, pathlib.Path(sys.argv[1]))"
+    caller = psutil.Popen([sys.executable, "-c", program, str(tmp_path)], env=own)
     children = forked(tmp_path, 2)
     found = replicas_of(caller)
     assert len(found) == 2

@@ -4,8 +4,9 @@ A framework's test file has them by ``from framework_tests import *``, and says 
 they run on.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,10 +14,12 @@ from typing import Any
 import numpy as np
 import own_networks
 import pytest
-import same_networks
 
 from helpers.errors import UnsupportedError
-from helpers.fairness import one_step, reference
+from helpers.fairness import one_step, reference, reference_checks
+from helpers.fairness.check_results import Check
+from helpers.networks.shapes import shapes
+from helpers.recipe import RECIPES
 from helpers.recipe.settings import PRECISIONS
 
 STEP = "running variance after a step"
@@ -57,6 +60,17 @@ def test_weights_that_do_not_fit_are_refused(adapter: OfFramework) -> None:
         load(model, arrays | transposed)
 
 
+def assert_float32_is_float32(
+    configure: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the CUDA libraries' own switch."""
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+    configure("fp32", "gpu")
+    assert os.environ["NVIDIA_TF32_OVERRIDE"] == "0"
+    configure("tf32", "gpu")
+    assert "NVIDIA_TF32_OVERRIDE" not in os.environ
+
+
 def test_a_precision_that_it_cannot_compute_in_is_refused_with_its_reason(
     adapter: OfFramework,
 ) -> None:
@@ -91,20 +105,54 @@ def test_the_step_of_the_self_test_is_right_and_another_is_not(adapter: OfFramew
             assert off.startswith("wrong result: the gradients are off by "), (name, factor)
 
 
+Arrays = Mapping[str, np.ndarray]
+
+
+def builder(adapter: OfFramework, network: str, **norms: Any) -> Callable[[Arrays], Any]:
+    """What makes a network of its weights; ``norms`` are other settings of BatchNorm."""
+
+    def build_model(arrays: Arrays) -> Any:
+        model = adapter.networks.build(network, arrays, replace(RECIPES["chexnet"], **norms))
+        if hasattr(model, "initialize"):  # Gluon places a model so
+            model.initialize(ctx=list(adapter.devices[:1]))
+        adapter.framework.load_weights(model, arrays)
+        return model
+
+    return build_model
+
+
 def test_resnet50_is_the_references(adapter: OfFramework) -> None:
-    same_networks.assert_is_the_references(
-        adapter.framework,
-        adapter.networks,
-        "resnet50",
-        adapter.devices[:1],
-        set(adapter.known & {STEP}),
-    )
+    """On one device: that several give the same is the notebooks' to show, of other networks."""
+    network, framework, one = "resnet50", adapter.framework, adapter.devices[:1]
+    build_model, start = builder(adapter, network), reference.arrays(network)
+    held = framework.dump_weights(build_model(start))
+    assert {name: array.shape for name, array in held.items()} == shapes(network)
+    model = framework.exact(build_model, start)
+    found = [
+        reference_checks.same_weights(held, start),
+        *reference_checks.same_network(framework, model, one, network),
+        *reference_checks.same_in_training(framework, build_model, model, network),
+    ]
+    known = adapter.known & {STEP}
+    verdicts = {check.check: check.verdict for check in found}
+    assert verdicts == {name: "expected" if name in known else "pass" for name in verdicts}
+    assert known <= verdicts.keys()
+    assert_in_double(found)
+
+
+def assert_in_double(checks: Iterable[Check]) -> None:
+    exact = [check for check in checks if check.threshold == reference_checks.EXACT]
+    assert len(exact) >= 5, "logits, loss and three gradients"
+
+
+def of_logits(adapter: OfFramework, network: str, **norms: Any) -> str:
+    """The verdict on a network's logits; ``norms`` as :func:`builder` has it."""
+    model = adapter.framework.exact(builder(adapter, network, **norms), reference.arrays(network))
+    return reference_checks.same_logits(adapter.framework, model, network).verdict
 
 
 def test_a_resnets_logits_are_the_references(adapter: OfFramework) -> None:
-    one = adapter.devices[:1]
-    found = same_networks.verdict(adapter.framework, adapter.networks, "resnet44", one)
-    assert found == "pass"
+    assert of_logits(adapter, "resnet44") == "pass"
 
 
 def test_its_weights_follow_from_the_seed(adapter: OfFramework, tmp_path: Path) -> None:

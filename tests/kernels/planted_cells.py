@@ -6,8 +6,8 @@ runs to its end. ``test_planted_<framework>.py`` has a framework's texts, and th
 ``from planted_cells import *``.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from helpers.fairness import (
     training_loop,
     weight_checks,
 )
+from helpers.launch import this_notebook
 from helpers.runner.notebook_code import run_cells
 from helpers.training import loop, measuring, notebook_coverage
 
@@ -102,11 +103,23 @@ OF_ALL: Mapping[str, Mapping[str, str]] = {
     },
     "another metric": {"(scores.argmax(1) == targets)": "(scores.argmin(1) == targets)"},
     "another AUC": {"scores[:, known])": 'scores[:, known], average="micro")'},
+    "rate of one device": {'"linear": n': '"linear": 1'},
+    "other labels": {"self.part.targets[i], i": "self.part.targets[i - 1], i"},
+    "no set_epoch": {"loader.set_epoch(epoch)": "pass"},
 }
-"""Those of texts that all notebooks have."""
+"""Those of texts that all notebooks have, or most: the others give their own."""
 
 
-def texts_of_steps(steps: str, images: str, smaller: str) -> dict[str, dict[str, str]]:
+def at_the_start(change: str) -> dict[str, str]:
+    """Texts of a plant that changes something once, when training starts."""
+    return {"in run.epochs(replica)": f"in {change} and run.epochs(replica)"}
+
+
+def texts_of_steps(
+    steps: str,
+    images: str,
+    smaller: str = "(tuple(a[k == 1 :] for a in b) for k, b in enumerate(loader))",
+) -> dict[str, dict[str, str]]:
     """Texts of plants that change which images an epoch trains on, and in which steps.
 
     Args:
@@ -143,6 +156,23 @@ def texts_of_order(images: str, indent: int = 8) -> dict[str, dict[str, str]]:
         "half of the images twice": {shuffle: half},
         "an order by labels": {ordered: line.join((ordered, labels, by_label))},
     }
+
+
+EPOCH = "yield [(self.epoch, i) for i in batch]"
+OF_SAMPLERS = {
+    **texts_of_order("self.images"),
+    "the same crops in each batch": {
+        EPOCH: "yield [(place, i) for place, i in enumerate(batch)]",
+        DRAW: "default_rng([r.seed, epoch])",
+    },
+    "one crop for a batch": {
+        EPOCH: "yield [(batch[0], i) for i in batch]",
+        DRAW: "default_rng([r.seed, epoch])",
+    },
+    "set_epoch without effect": {"self.epoch = epoch": "self.epoch = 0"},
+    "random crops in the evaluation": {"Images(part, centre)": "Images(part, augment)"},
+}
+"""Those of the notebooks whose sampler draws batches."""
 
 
 def measured_turns(skipped: str, batch: str, smaller: str) -> dict[str, dict[str, str]]:
@@ -371,12 +401,6 @@ def run_planted(
     names["run"].end()
 
 
-def cells_of(notebook: str) -> str:
-    """The text of all cells."""
-    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
-    return "\n".join("".join(cell["source"]) for cell in content["cells"])
-
-
 def cases(tested: Tested) -> Iterator[Any]:
     """(plants, notebook, devices) for pytest: some at once every day, else each.
 
@@ -423,7 +447,10 @@ def tested(request: pytest.FixtureRequest) -> Tested:
 
 def test_every_plant_has_a_place_in_its_notebooks(tested: Tested) -> None:
     """Every notebook has a text of each of its plants, and every text is that of a notebook."""
-    cells = {notebook: cells_of(notebook) for notebook in tested.notebooks}
+    cells = {
+        notebook: "\n".join(chain(*this_notebook.code_cells(paths.NOTEBOOKS / f"{notebook}.ipynb")))
+        for notebook in tested.notebooks
+    }
     for name, plant in tested.plants.items():
         found = [
             {notebook for notebook in tested.of(plant) if text in cells[notebook]}

@@ -14,7 +14,7 @@ import psutil
 
 from helpers import paths
 from helpers.frameworks import rank_info
-from helpers.launch import launchers, processes
+from helpers.launch import exchange, launchers, processes, samplers
 from helpers.launch.failures import RankError
 from helpers.runner import ranks
 
@@ -130,36 +130,20 @@ def seconds_since_it_went_wrong(folder: Path) -> float:
     return time.time() - (folder / "went-wrong").stat().st_mtime
 
 
-def with_a_child() -> int:
-    """Leave a process behind that nobody asks to end."""
-    return subprocess.Popen(["sleep", "1000"]).pid
-
-
 def fail(number: int) -> None:
-    with_a_child()
+    subprocess.Popen(["sleep", "1000"])  # which nobody asks to end
     if goes_wrong(number):
         raise ValueError("no such file\nas was said")
     time.sleep(1000)
 
 
-def die(number: int) -> None:
+def die(number: int, by: int = signal.SIGKILL) -> None:
     """The others notice at once, and are sooner to say so than anybody could say of the dead."""
-    with_a_child()
+    subprocess.Popen(["sleep", "1000"])
     mark = folder() / "about-to-die"
     if goes_wrong(number):
         mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    while not mark.exists():
-        time.sleep(0.001)
-    raise ConnectionError("connection reset by peer")
-
-
-def abort(number: int) -> None:
-    """As :func:`die`, by native code's own decision."""
-    mark = folder() / "about-to-die"
-    if goes_wrong(number):
-        mark.touch()
-        os.abort()
+        os.kill(os.getpid(), by)
     while not mark.exists():
         time.sleep(0.001)
     raise ConnectionError("connection reset by peer")
@@ -176,22 +160,15 @@ def fail_and_others_abort(number: int) -> None:
     os.abort()
 
 
-def leave_quietly(number: int) -> None:
+def leave(number: int, code: int) -> None:
     if goes_wrong(number):
-        os._exit(0)
+        os._exit(code)
     time.sleep(1000)
 
 
-def leave(number: int) -> None:
-    if goes_wrong(number):
-        os._exit(3)
-    time.sleep(1000)
-
-
-def hang(number: int) -> str:
+def hang(number: int) -> None:
     if goes_wrong(number):
         time.sleep(1000)
-    return "done"
 
 
 def wait_inside() -> None:
@@ -214,6 +191,38 @@ def run_until_killed(folder: str) -> None:
     run(Path(folder), calls("wait_inside"))
 
 
+def measure() -> dict[str, Any] | None:
+    """On a rank: how fast an all-reduce of half a megabyte is, and what was sampled meanwhile."""
+    import torch
+    import torch.distributed as dist
+
+    place, size = here(), 491_400
+    marks = samplers.of_process(folder(), live=False)
+    samplers.start(marks)
+    exchange.exchange(None)  # else a rank would mark where no sampler is yet
+    dist.init_process_group("gloo", init_method="env://", rank=place.rank, world_size=place.ranks)
+    vector = torch.zeros(size // 4)
+    dist.all_reduce(vector)  # connections are made in the first
+    with marks.phase("all-reduce alone"):
+        began = time.perf_counter()
+        dist.all_reduce(vector)
+        mbit = 8e-6 * size / (time.perf_counter() - began)
+    dist.destroy_process_group()
+    samplers.stop(marks)
+    exchange.exchange(None)  # all have stopped sampling
+    if place.rank:
+        return None
+    trace = samplers.read(folder())
+    devices = [device["name"] for device in trace.devices]
+    told = {"interface": place.about["interface"], "mbit": mbit, "devices": devices}
+    return told | {"phases": trace.phases()["phase"].tolist()}
+
+
+def run_over_a_network(folder: str) -> None:
+    """A runner on the first of two hosts."""
+    print(json.dumps(run(Path(folder), calls("measure"), framework="pytorch")[0]))
+
+
 def run_in_an_allocation(folder: str) -> None:
     """A runner that Slurm gave its nodes."""
     at = "tools.here().hosts, tools.here().virtual"
@@ -230,5 +239,6 @@ if __name__ == "__main__":
     chosen: dict[str, Callable[..., None]] = {
         "slurm": run_in_an_allocation,
         "killed": run_until_killed,
+        "network": run_over_a_network,
     }
     chosen[sys.argv[1]](*sys.argv[2:])

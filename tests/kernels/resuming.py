@@ -1,6 +1,5 @@
 """Whether a notebook's training can be killed, resumed, and end as a whole one."""
 
-import json
 import os
 import random
 import signal
@@ -9,14 +8,11 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+import notebook_program
 import numpy as np
 import psutil
-from notebook_cells import COLUMNS
-from PIL import Image
 from processes import own_temporary_folder
-from safetensors import safe_open
 
 from helpers import record
 from helpers.networks import weights
@@ -24,20 +20,18 @@ from helpers.training import checkpoint
 
 EPOCHS = 12
 """They are so short that on a busy machine three end before a kill."""
-PATIENTS = 100
 SECONDS = 300
 ATTEMPTS = 5
 SAID = "said.txt"
 
 
-def assert_own_resumes(notebook: str, folder: Path, recipe: Path, *, program: str) -> None:
+def assert_own_resumes(notebook: str, folder: Path, recipe: Path) -> None:
     """Killed at a random step and resumed, a run has the losses and weights of a whole one.
 
-    To the last bit. ``program`` is what trains: a file that is called with notebook, run, 1 or 0
-    for resume, recipe and epochs.
+    To the last bit.
     """
     whole = folder / "whole"
-    start = partial(_start, program, notebook, recipe=recipe)
+    start = partial(_start, notebook, recipe=recipe)
     _end(start(whole, resume=False), whole)
     for attempt in range(1, ATTEMPTS + 1):  # on a busy machine a run ends before it is killed
         killed = folder / f"killed {attempt}"
@@ -50,37 +44,20 @@ def assert_own_resumes(notebook: str, folder: Path, recipe: Path, *, program: st
     said = _end(start(killed, resume=True), killed)
     assert f"Resumed after epoch {epochs} of {EPOCHS}" in said
 
-    rows, expected = (_record(run)["epochs"] for run in (killed, whole))
+    rows, expected = (record.read(run)["epochs"] for run in (killed, whole))
     assert [row["epoch"] for row in rows] == [row["epoch"] for row in expected]
     for row, other in zip(rows, expected, strict=True):
         for figure in ("train_loss", "valid_loss", "valid_top1", "learning_rate"):
             np.testing.assert_allclose(row[figure], other[figure], rtol=1e-3, err_msg=f"{figure}")
-    assert _record(killed)["checkpoint"]["resumed_after"] == epochs
+    assert record.read(killed)["checkpoint"]["resumed_after"] == epochs
     found, wanted = (weights.load(run / "weights.safetensors") for run in (killed, whole))
     assert found.keys() == wanted.keys()
     assert all(np.array_equal(found[name], array) for name, array in wanted.items())
 
 
-def write_small_images(folder: Path) -> Path:
-    """Noise, of the demo recipe's size, a different image for each patient."""
-    (folder / "images").mkdir(parents=True)
-    noise = np.random.default_rng(0).integers(0, 256, (PATIENTS, 38, 38), dtype=np.uint8)
-    rows = [COLUMNS]
-    for patient, grey in enumerate(noise, start=1):
-        name = f"{patient:08d}_000.png"
-        Image.fromarray(grey).save(folder / "images" / name)
-        # With seed 0, five of validation's ten patients: an AUC needs five of either class.
-        finding = "Mass" if patient <= PATIENTS // 2 else "No Finding"
-        rows.append(f"{name},{finding},0,{patient},50,M,PA,38,38,0.1,0.1")
-    (folder / "Data_Entry_2017.csv").write_text("\n".join(rows) + "\n")
-    return folder
-
-
-def _start(
-    program: str, notebook: str, folder: Path, *, resume: bool, recipe: Path
-) -> "subprocess.Popen[str]":
-    command = [sys.executable, program, notebook, str(folder), str(int(resume)), str(recipe)]
-    command.append(str(EPOCHS))
+def _start(notebook: str, folder: Path, *, resume: bool, recipe: Path) -> "subprocess.Popen[str]":
+    program = sys.executable, notebook_program.__file__
+    command = [*program, notebook, str(folder), str(int(resume)), str(recipe), str(EPOCHS)]
     folder.mkdir(exist_ok=True)
     environment = os.environ | {"TMPDIR": own_temporary_folder()}
     with (folder / SAID).open("w") as out:  # a pipe would stay open as long as any grandchild
@@ -104,7 +81,7 @@ def _end(process: "subprocess.Popen[str]", folder: Path) -> str:
 def _kill_after_a_checkpoint(process: "subprocess.Popen[str]", folder: Path) -> int:
     """Kill -9 somewhere in an epoch; the number of epochs in the checkpoint that is left."""
     wanted, deadline = random.randint(1, EPOCHS - 2), time.monotonic() + SECONDS
-    while epochs_in(folder) < wanted:
+    while checkpoint.epochs_in(folder) < wanted:
         assert process.poll() is None, (folder / SAID).read_text()[-3000:]
         assert time.monotonic() < deadline, "no checkpoint came"
         time.sleep(0.01)
@@ -113,18 +90,4 @@ def _kill_after_a_checkpoint(process: "subprocess.Popen[str]", folder: Path) -> 
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     psutil.wait_procs(family, 30)  # replicas end a moment later, and may end an epoch in it
-    return epochs_in(folder)
-
-
-def epochs_in(folder: Path) -> int:
-    """How many epochs are done by the checkpoint in a run's folder."""
-    path = folder / checkpoint.FILE
-    if not path.exists():
-        return 0
-    with safe_open(path, "numpy") as file:
-        return len(json.loads(file.metadata()["said"])["history"])
-
-
-def _record(folder: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / record.FILE).read_text(encoding="utf-8"))
-    return content
+    return checkpoint.epochs_in(folder)

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreed import assert_float32_is_float32
 from chainer.iterators import MultiprocessIterator
 from notebook_program import Names, names_of
 from page_faults import GIVEN_BACK, KEPT, of_filling_again, only_glibc
 from program_tests import *
-from program_tests import OfPrograms
 
 from helpers.errors import DataError
 from helpers.frameworks import chainer as framework
@@ -19,8 +17,8 @@ from helpers.networks import chainer as networks
 from helpers.training.notebook_recipe import Part
 
 # Chainer is slow on CPUs; other frameworks take these tests every day.
-pytest.mark.slow(test_resnet50_is_the_references)  # noqa: F405
-pytest.mark.slow(test_it_trains_the_recipes_network)  # noqa: F405
+pytest.mark.slow(test_resnet50_is_the_references)
+pytest.mark.slow(test_it_trains_the_recipes_network)
 
 NOTEBOOK = "Chainer_MultiGPU"
 TWO = framework.list_devices("cpu", 2)

@@ -16,7 +16,6 @@ import pytest
 from notebook_cells import failed
 from notebook_program import Names, fairness_check, names_of, own_names
 from program_tests import *
-from program_tests import OfPrograms
 
 from helpers.fairness import reference
 from helpers.fairness.kept_statistics import AVERAGE
@@ -24,15 +23,13 @@ from helpers.frameworks import jax as framework
 from helpers.networks import jax as networks
 
 # Compiling takes most of their time; other frameworks take these tests every day.
-pytest.mark.slow(test_resnet50_is_the_references)  # noqa: F405
-pytest.mark.slow(test_it_trains_the_recipes_network)  # noqa: F405
-pytest.mark.slow(test_adam_continues_where_it_was)  # noqa: F405
-pytest.mark.slow(test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one)  # noqa: F405
+pytest.mark.slow(test_resnet50_is_the_references)
+pytest.mark.slow(test_it_trains_the_recipes_network)
+pytest.mark.slow(test_adam_continues_where_it_was)
+pytest.mark.slow(test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one)
 
 NOTEBOOK = "JAX_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
-BIASED = "running variance after a step", "running variance after 5 SGD steps"
-"""What differs for a known reason: Flax keeps the biased variance."""
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +231,7 @@ ADAPTER = OfPrograms(
     framework,
     networks,
     TWO,
-    known=frozenset(BIASED),
+    known=frozenset({STEP, "running variance after 5 SGD steps"}),  # Flax keeps the biased one
     notebooks=(NOTEBOOK,),
     seen=seen,
     kept=AVERAGE,

@@ -12,11 +12,9 @@ import mxnet as mx
 import numpy as np
 import own_networks
 import pytest
-from agreed import assert_float32_is_float32
 from notebook_cells import EPSILON_FIRST, write_noise_images
 from notebook_program import Names, names_of
 from program_tests import *
-from program_tests import STEP, OfPrograms
 
 from helpers import paths
 from helpers.fairness import reference
@@ -25,7 +23,7 @@ from helpers.networks import mxnet as networks
 from helpers.training.step_clock import StepClock
 
 # Three processes train; PyTorch and Chainer take it every day.
-pytest.mark.slow(test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one)  # noqa: F405
+pytest.mark.slow(test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one)
 
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
@@ -48,9 +46,9 @@ def noise(names: Names, seed: int) -> Any:
     )
 
 
-def shallow(names: Names, **how: Any) -> Any:
+def shallow(names: Names) -> Any:
     """A replica of the shallow network."""
-    return names["make_replica"](framework.shallow(reference.shallow_arrays(), TWO), **how)
+    return names["make_replica"](framework.shallow(reference.shallow_arrays(), TWO))
 
 
 def test_nothing_in_a_step_waits_for_a_device(
@@ -87,16 +85,6 @@ def test_nothing_in_a_step_waits_for_a_device(
         names["train_steps"](replica, repeat((*batch, mx.nd.arange(8)), 10), 10)
     assert len(waited) == 6
     assert all(done - at > 4 * len(TWO) for at, done in waited)
-
-
-def test_without_a_store_every_device_goes_its_own_way(names: Names) -> None:
-    """What the notebook measures without all-reduce."""
-    for how, together in (({}, True), ({"kvstore": None}, False)):
-        replica = shallow(names, **how)
-        names["train_step"](replica, *noise(names, 0)[:2])
-        weight = next(iter(replica.network.collect_params().values()))
-        first, second = (copy.asnumpy() for copy in weight.list_data())
-        assert np.array_equal(first, second) == together
 
 
 def test_a_step_is_done_when_the_first_layer_has_its_weights(names: Names) -> None:

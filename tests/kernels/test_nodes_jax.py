@@ -7,7 +7,6 @@ import notebook_program
 import pytest
 import ranks_tools
 from nodes_tests import *
-from trained_on_ranks import assert_the_same, given, on_ranks, prepare, train
 
 from helpers import record
 from helpers.training import checkpoint

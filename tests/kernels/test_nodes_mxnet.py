@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 import ranks_tools as tools
 from nodes_tests import *
-from nodes_tests import assert_ends_all
 from notebook_program import fairness_check, names_of
-from trained_on_ranks import given, on_ranks, prepare
 
 from helpers import record
 from helpers.fairness import process_checks

@@ -5,24 +5,33 @@ from collections.abc import Iterator
 import chainer
 import pytest
 from planted_cells import *
-from planted_cells import DRAW, Tested, plants, texts_of_steps
 
-NOTEBOOK = "Chainer_MultiGPU"
 HOOK = "optimizer.add_hook(like_pytorch)"
 SETUP = "[r.optimizer]().setup(model)"
-TEXTS = {
-    **texts_of_steps(
-        "r.steps", "len(self)", "(tuple(a[k == 1 :] for a in b) for k, b in enumerate(loader))"
+OF_CHAINER = {
+    "other weights when training starts": at_the_start(
+        "[each.array.__imul__(1.01) for each in replica.network.params()]"
     ),
+    "weight decay missing": {"WeightDecay(r.weight_decay)": "WeightDecay(0.0)"},
+    "clipped gradients": {
+        HOOK: f"optimizer.add_hook(chainer.optimizer_hooks.GradientClipping(0.01))\n    {HOOK}"
+    },
+    "a loss of sigmoids": {
+        "else F.softmax_cross_entropy": (
+            "else lambda scores, targets: F.sigmoid_cross_entropy("
+            "scores, np.eye(scores.shape[1], dtype=int)[targets])"
+        )
+    },
+    "one crop for an epoch": {DRAW: "default_rng([r.seed, epoch])"},
+    "evaluation pixels of another scale": {'.astype("f") / 255': '.astype("f") / 256'},
+}
+"""Those that ChainerMN's notebook has, too."""
+TEXTS = {
+    **OF_CHAINER,
+    **texts_of_steps("r.steps", "len(self)"),
     "other weights in the model": {
         ".load(network)  # the same": (
             ".load(network)\n    for each in network.params():\n        each.array *= 1.01  #"
-        )
-    },
-    "other weights when training starts": {
-        "in run.epochs(replica)": (
-            "in [each.array.__imul__(1.01) for each in replica.network.params()] "
-            "and run.epochs(replica)"
         )
     },
     "evaluated from then on": {
@@ -30,8 +39,6 @@ TEXTS = {
             "    chainer.config.train = False\n    with chainer.no_backprop_mode():"
         )
     },
-    "rate of one device": {'"linear": n': '"linear": 1'},
-    "weight decay missing": {"WeightDecay(r.weight_decay)": "WeightDecay(0.0)"},
     "another momentum": {"= rate, r.momentum": "= rate, 0.5 * r.momentum"},
     "another rule": {
         SETUP: '["adam"]().setup(model)',
@@ -43,23 +50,10 @@ TEXTS = {
             "    first.lr = 10 * r.learning_rate"
         )
     },
-    "clipped gradients": {
-        HOOK: f"optimizer.add_hook(chainer.optimizer_hooks.GradientClipping(0.01))\n    {HOOK}"
-    },
     "momentum with the rate in it": {"CorrectedMomentumSGD}": "chainer.optimizers.MomentumSGD}"},
     "a loss of sums": {"criterion(*given) / n": "criterion(*given) * len(given[1]) / n"},
     "a loss of findings' sums": {"criterion(*given) / n": "criterion(*given) * given[1].size / n"},
-    "a loss of sigmoids": {
-        "else F.softmax_cross_entropy": (
-            "else lambda scores, targets: F.sigmoid_cross_entropy("
-            "scores, np.eye(scores.shape[1], dtype=int)[targets])"
-        )
-    },
-    "one crop for an epoch": {DRAW: "default_rng([r.seed, epoch])"},
-    "other labels": {"self.part.targets[i], i": "self.part.targets[i - 1], i"},
-    "no set_epoch": {"    loader.set_epoch(epoch)": "    pass"},
     "set_epoch without effect": {"dataset.epoch = epoch": "dataset"},
-    "evaluation pixels of another scale": {'.astype("f") / 255': '.astype("f") / 256'},
     "evaluation of other images": {
         "if self.training else before": "if self.training else np.zeros_like(before)"
     },
@@ -79,12 +73,7 @@ TEXTS = {
         )
     },
 }
-PLANTS = plants(TEXTS)
-TESTED = Tested(
-    "chainer",
-    PLANTS,
-    {NOTEBOOK: "one block for all"},
-)
+TESTED = Tested("chainer", plants(TEXTS), {"Chainer_MultiGPU": "one block for all"})
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """What a user may change in Keras's notebook, and the fairness check's row that notices it."""
 
 from planted_cells import *
-from planted_cells import DRAW, UNEVEN, Plant, Tested, plants, texts_of_steps
 
 from helpers.fairness import training_loop
 
@@ -11,20 +10,15 @@ CRITERION = "criterion = getattr(keras.losses, losses[r.task])(from_logits=True)
 GIVEN = "return np.stack(pixels), self.part.targets[numbers], numbers"
 SUM = CRITERION.replace("True)", 'True, reduction="sum")')
 TEXTS = {
-    **texts_of_steps(
-        "len(loader)", "images", "(tuple(a[k == 1 :] for a in b) for k, b in enumerate(loader))"
-    ),
+    **texts_of_steps("len(loader)", "images"),
     "other weights in the model": {
         "network.set_weights(run.weights(network))": (
             "network.set_weights([1.01 * each for each in run.weights(network)])"
         )
     },
-    "other weights when training starts": {
-        "in run.epochs(replica)": (
-            "in [each.assign(1.01 * each.numpy()) for each in replica.network.variables] "
-            "and run.epochs(replica)"
-        )
-    },
+    "other weights when training starts": at_the_start(
+        "[each.assign(1.01 * each.numpy()) for each in replica.network.variables]"
+    ),
     "frozen statistics": {
         MODEL: (
             "for layer in network.layers:\n"
@@ -34,7 +28,6 @@ TEXTS = {
         )
     },
     "bf16": {'"mixed_bfloat16" if r.precision == "bf16" else "float32"': '"mixed_bfloat16"'},
-    "rate of one device": {'"linear": n': '"linear": 1'},
     "weight decay missing": {'"weight_decay": r.weight_decay or None': '"weight_decay": None'},
     "another momentum": {SGD: SGD.replace("r.momentum", "0.5")},
     "another rule": {f"keras.optimizers.{SGD}": "keras.optimizers.Adam(0.1, **how)"},
@@ -56,7 +49,6 @@ TEXTS = {
     },
     "one crop for a batch": {DRAW: "default_rng([r.seed, epoch, k])"},
     "other labels": {GIVEN: GIVEN.replace("[numbers]", "[numbers - 1]")},
-    "no set_epoch": {"loader.set_epoch(epoch)": "pass"},
     "set_epoch without effect": {
         "self.epoch, images = epoch, len(self.part)": (
             "self.epoch = epoch = 0; images = len(self.part)"

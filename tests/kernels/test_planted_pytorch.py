@@ -1,27 +1,13 @@
 """What a user may change in PyTorch's notebooks, and the fairness check's row that notices it."""
 
 from planted_cells import *
-from planted_cells import (
-    DRAW,
-    OF_VALIDATION,
-    UNEVEN,
-    Plant,
-    Tested,
-    measured_turns,
-    plants,
-    texts_of_order,
-    texts_of_steps,
-)
 
 from helpers.fairness import crops
 
 DDP, ONE_PROCESS = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
-EPOCH = "yield [(self.epoch, i) for i in batch]"
 SGD = "SGD(network.parameters(), momentum=r.momentum, **how)"
-TRAIN, WRAP = (
-    "train_steps(replica, loader, len(loader))",
-    "DistributedDataParallel(network, **how)  # multi-GPU\n",
-)
+TRAIN = "train_steps(replica, loader, len(loader))"
+WRAP = "DistributedDataParallel(network, **how)  # multi-GPU\n"
 EACH, STRIDE = "(0, i) for i in range(len(part))", "order[rank::world]"
 CAST = 'cast = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(r.precision)'
 MAIN = "def main(rank, world):"
@@ -59,12 +45,8 @@ def deaf(group, bucket):
 
 """
 TEXTS = {
-    **texts_of_steps(
-        "len(loader)",
-        "self.images",
-        "(tuple(a[k == 1 :] for a in b) for k, b in enumerate(loader))",
-    ),
-    **texts_of_order("self.images"),
+    **texts_of_steps("len(loader)", "self.images"),
+    **OF_SAMPLERS,
     **measured_turns(
         "torch.zeros(())",
         "batch = [part.to(replica.device)",
@@ -75,12 +57,9 @@ TEXTS = {
             "load_state_dict({name: 1.01 * each for name, each in run.weights(model).items()})"
         )
     },
-    "other weights when training starts": {
-        "in run.epochs(replica)": (
-            "in [each.data.mul_(1.01) for each in replica.network.parameters()] "
-            "and run.epochs(replica)"
-        )
-    },
+    "other weights when training starts": at_the_start(
+        "[each.data.mul_(1.01) for each in replica.network.parameters()]"
+    ),
     "evaluated from then on": {"replica.model.train()": "replica.model"},
     "bf16": {CAST: "cast = torch.bfloat16"},
     "rate of one device": {'"linear": world': '"linear": 1', '"linear": n': '"linear": 1'},
@@ -116,19 +95,8 @@ TEXTS = {
             "        total += (2 * k < steps) * "
         )
     },
-    "the same crops in each batch": {
-        EPOCH: "yield [(place, i) for place, i in enumerate(batch)]",
-        DRAW: "default_rng([r.seed, epoch])",
-    },
-    "one crop for a batch": {
-        EPOCH: "yield [(batch[0], i) for i in batch]",
-        DRAW: "default_rng([r.seed, epoch])",
-    },
-    "other labels": {"self.part.targets[i], i": "self.part.targets[i - 1], i"},
     "no set_epoch": {"loader.batch_sampler.set_epoch(epoch)": "pass"},
-    "set_epoch without effect": {"self.epoch = epoch": "self.epoch = 0"},
     "evaluation pixels of another scale": {".float() / 255": ".float() / 256"},
-    "random crops in the evaluation": {"Images(part, centre)": "Images(part, augment)"},
     "evaluation of other images": {EACH: "(0, 0) for i in range(len(part))"},
     "a padded evaluation": {EACH: "(0, i % len(part)) for i in range(len(part) + 16)"},
     "scores in other places": {"scores[numbers.to(device)]": "scores[numbers.to(device) // 2]"},
@@ -195,21 +163,12 @@ PLANTS = (
     plants(TEXTS)
     | plants(OF_DDP, [DDP])
     | plants(OF_ONE_PROCESS, [ONE_PROCESS])
-    | {
-        "images of the validation": Plant(
-            crops.CROPS,
-            OF_VALIDATION,
-            said="of ",
-        ),
-    }
+    | {"images of the validation": Plant(crops.CROPS, OF_VALIDATION, said="of ")}
 )
 TESTED = Tested(
     "pytorch",
     PLANTS,
-    {
-        DDP: "a step without DDP",
-        ONE_PROCESS: "one share for all",
-    },
+    {DDP: "a step without DDP", ONE_PROCESS: "one share for all"},
     expected={2: frozenset({UNEVEN})},
     processes=[DDP],
 )

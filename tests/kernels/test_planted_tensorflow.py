@@ -1,9 +1,7 @@
 """What a user may change in TensorFlow's notebook, and the fairness check's row that notices it."""
 
 from planted_cells import *
-from planted_cells import DRAW, Tested, plants, texts_of_steps
 
-NOTEBOOK = "TensorFlow_MultiGPU"
 SGD = "SGD(network, momentum=r.momentum, weight_decay=r.weight_decay)"
 MEAN, IMAGES = '("MEAN", forward_backward(network, pixels, targets))', "np.arange(images)"
 CRITERION = "criterion = tf.nn.sparse_softmax_cross_entropy_with_logits"
@@ -15,14 +13,10 @@ TEXTS = {
         "run.train_part.targets[:n], np.arange(n)) for k, b in enumerate(loader))",
     ),
     "other weights in the model": {"variable.assign(array)": "variable.assign(1.01 * array)"},
-    "other weights when training starts": {
-        "in run.epochs(replica)": (
-            "in [each.assign(1.01 * each) for each in replica.network.trainable_variables] "
-            "and run.epochs(replica)"
-        )
-    },
+    "other weights when training starts": at_the_start(
+        "[each.assign(1.01 * each) for each in replica.network.trainable_variables]"
+    ),
     "bf16": {'if r.precision == "bf16" else tf.float32': ""},
-    "rate of one device": {'"linear": n,': '"linear": 1,'},
     "weight decay missing": {SGD: SGD.replace("r.weight_decay", "0.0")},
     "another momentum": {SGD: SGD.replace("r.momentum", "0.5")},
     "another rule": {
@@ -69,9 +63,4 @@ TEXTS = {
         ),
     },
 }
-PLANTS = plants(TEXTS)
-TESTED = Tested(
-    "tensorflow",
-    PLANTS,
-    {NOTEBOOK: "a step without all-reduce"},
-)
+TESTED = Tested("tensorflow", plants(TEXTS), {"TensorFlow_MultiGPU": "a step without all-reduce"})

@@ -55,18 +55,19 @@ def test_each_rank_finds_torchruns_variables(
 CAUSES = {
     "fail": "rank 1 on {host}: ValueError: no such file",
     "die": "rank 1 on {host}: killed (signal 9; out of memory?)",
-    "leave_quietly": "mpiexec ended with exit code 0: see {folder}/ranks.log",
-    "leave": "mpiexec ended with exit code 3: see {folder}/ranks.log",
+    "die 6": "rank 1 on {host}: killed (signal 6)",
+    "leave 0": "mpiexec ended with exit code 0: see {folder}/ranks.log",
+    "leave 3": "mpiexec ended with exit code 3: see {folder}/ranks.log",
     "fail_and_others_abort": "rank 1 on {host}: ValueError: no such file",
-    "abort": "rank 1 on {host}: killed (signal 6)",
 }
 
 
-@pytest.mark.parametrize("function", CAUSES)
-def test_one_rank_ends_all_and_the_earliest_cause_is_named(function: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", CAUSES)
+def test_one_rank_ends_all_and_the_earliest_cause_is_named(what: str, tmp_path: Path) -> None:
+    function, *how = what.split()
     with pytest.raises(RankError) as caught:
-        tools.run(tmp_path, tools.calls(function, 1))
-    expected = CAUSES[function].format(host=os.uname().nodename, folder=tmp_path)
+        tools.run(tmp_path, tools.calls(function, 1, *map(int, how)))
+    expected = CAUSES[what].format(host=os.uname().nodename, folder=tmp_path)
     assert str(caught.value) == expected
     assert tools.nothing_is_left(tmp_path)
     assert tools.seconds_since_it_went_wrong(tmp_path) < SOON
@@ -173,17 +174,32 @@ def test_in_an_allocation_they_are_on_its_nodes(tmp_path: Path) -> None:
         pytest.skip(str(error))
 
 
-def test_ranks_meet_over_the_network_of_their_hosts(tmp_path: Path) -> None:
-    """Two hosts made of this machine; the first's runner starts a rank on each."""
+MBIT = 40
+
+
+def said_on_hosts(what: str, folder: Path) -> tuple[list[str], list[str]]:
+    """Two hosts made of this machine, and what the first's runner of a rank on each prints."""
     try:
-        with hosts.up(2) as two:
+        with hosts.up(2, MBIT) as two:
             two.environment["PYTHONPATH"] = str(paths.ROOT)
-            command = [sys.executable, tools.__file__, "slurm", str(tmp_path)]
+            command = [sys.executable, tools.__file__, what, str(folder)]
             started = two.start(two.first, *command, stdout=subprocess.PIPE)
-            said = started.communicate(timeout=60)[0].splitlines()
+            return list(two.addresses), started.communicate(timeout=300)[0].splitlines()
     except hosts.CannotBeHad as error:
         pytest.skip(str(error))
-    first, second = two.addresses
+
+
+def test_ranks_on_two_hosts_use_their_link_and_are_in_one_chart(tmp_path: Path) -> None:
+    names, said = said_on_hosts("network", tmp_path)
+    found = json.loads(said[-1])
+    assert found["interface"] == ", ".join(f"{name}e" for name in names)
+    assert 0.3 < found["mbit"] / MBIT < 1.05
+    assert found["devices"][-2:] == [f"{name}:host" for name in names]
+    assert found["phases"] == ["all-reduce alone"] * 2, "each rank marks it on its host"
+
+
+def test_ranks_meet_over_the_network_of_their_hosts(tmp_path: Path) -> None:
+    (first, second), said = said_on_hosts("slurm", tmp_path)
     assert said == [
         f"False {first} {second}",
         f"rank 1 on {second}: killed (signal 9; out of memory?)",
@@ -194,9 +210,8 @@ def test_ranks_meet_over_the_network_of_their_hosts(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_is_the_cause(tmp_path: Path) -> None:
     with faults.disk(tmp_path / "run", "size=2m") as run:
         # Rank 1 fills it; rank 0, which writes too, may be the first to meet it.
-        with pytest.raises(
-            RankError, match=r"^rank [01] on \S+: OSError: .*No space left on device"
-        ):
+        full = r"^rank [01] on \S+: OSError: .*No space left on device"
+        with pytest.raises(RankError, match=full):
             tools.run(run, tools.calls("fill_the_disk", 1))
         assert tools.nothing_is_left(run) and tools.seconds_since_it_went_wrong(run) < SOON
 

@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import own_networks
@@ -133,25 +134,14 @@ def test_cudnn_has_room_for_quick_algorithms_stand_in(monkeypatch: pytest.Monkey
 def test_the_clock_marks_a_step_where_it_is_queued_stand_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    done: list[str] = []
-
-    class Event:
-        def __init__(self, block: bool) -> None:
-            assert block, "it sleeps instead of keeping a core busy"
-
-        def record(self) -> None:
-            done.append("recorded")
-
-        def synchronize(self) -> None:
-            done.append("waited for")
-
     class OfCupy(stand_in_nccl.Gpu):
         xp: Any = None
 
-    cupy = SimpleNamespace(cuda=SimpleNamespace(Event=Event))
-    monkeypatch.setattr(framework.cuda, "cupy", cupy)
+    made = mock.Mock()
+    monkeypatch.setattr(framework.cuda, "cupy", SimpleNamespace(cuda=SimpleNamespace(Event=made)))
     monkeypatch.setattr(stand_in_nccl, "started", {os.getpid()})
     wait = framework.queued(OfCupy(0))
-    assert done == ["recorded"] and wait is not None
+    queued = [mock.call(block=True), mock.call().record()]  # it sleeps, and keeps no core busy
+    assert made.mock_calls == queued and wait is not None
     wait()
-    assert done == ["recorded", "waited for"]
+    assert made.mock_calls == [*queued, mock.call().synchronize()]

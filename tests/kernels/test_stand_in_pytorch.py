@@ -5,6 +5,7 @@ Runs in the pytorch environment.
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -94,65 +95,34 @@ def test_all_devices_compute_in_the_same_layout_stand_in(loop: dict[str, Any]) -
     shallow = framework.shallow(reference.shallow_arrays(), loop["run"].devices)
     replica = loop["make_replica"](shallow)
     model = replica.network
-    seen: list[tuple[bool, bool]] = []
+    seen: list[bool] = []
 
     def note(part: torch.nn.Module, given: Any, output: torch.Tensor) -> None:
-        layout = torch.channels_last
-        seen.append(
-            (
-                part.weight.is_contiguous(memory_format=layout),
-                output.is_contiguous(memory_format=layout),
-            )
-        )
+        both = part.weight, output
+        seen.extend(each.is_contiguous(memory_format=torch.channels_last) for each in both)
 
     model.features.conv0.register_forward_hook(note)
     batch = torch.zeros(12, 32, 32, 1, dtype=torch.uint8), torch.zeros(12, 14)
     results = loop["on_each"](replica.model, *batch)
-    assert seen == [(True, True)] * 3
+    assert seen == [True] * 6
 
     torch.autograd.backward([loss / 3 for loss, _ in results])
     gradient = model.features.conv0.weight.grad
     assert gradient is not None and gradient.abs().max() > 0, "all devices' gradients come back"
 
 
-class Event:
-    """CUDA's, which notes what is done with it; a quarter of a second lies between any two."""
-
-    def __init__(self, **how: bool) -> None:
-        self.how, self.done = how, list[str]()
-
-    def record(self, stream: str) -> None:
-        self.done.append(f"recorded on {stream}")
-
-    def synchronize(self) -> None:
-        self.done.append("waited for")
-
-    def elapsed_time(self, later: "Event") -> float:
-        assert self.how == later.how == {"enable_timing": True}
-        return 250.0  # milliseconds
-
-
-@pytest.fixture
-def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
-    made: list[Event] = []
-
-    def make(**how: bool) -> Event:
-        made.append(Event(**how))
-        return made[-1]
-
-    monkeypatch.setattr(torch.cuda, "Event", make)
+def test_the_clock_marks_a_step_where_it_is_queued_stand_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = mock.Mock()
+    monkeypatch.setattr(torch.cuda, "Event", made)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"the stream of {device}")
-    return made
-
-
-def test_the_clock_marks_a_step_where_it_is_queued_stand_in(events: list[Event]) -> None:
     wait = framework.queued(torch.device("cuda:1"))
-    (event,) = events
-    assert event.how == {"blocking": True}, "it sleeps instead of keeping a core busy"
-    assert event.done == ["recorded on the stream of cuda:1"]
-    assert wait is not None
+    sleeps = mock.call(blocking=True)  # instead of keeping a core busy
+    queued = [sleeps, mock.call().record("the stream of cuda:1")]
+    assert made.mock_calls == queued and wait is not None
     wait()
-    assert event.done[1:] == ["waited for"]
+    assert made.mock_calls == [*queued, mock.call().synchronize()]
 
 
 def test_gpus_are_waited_for_and_nothing_else_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
