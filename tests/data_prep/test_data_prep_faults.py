@@ -21,6 +21,7 @@ def a_write_fails(target: Path, *words: object) -> None:
     with faults.failing(calls // 2, errno.ENOSPC, below=target):
         line = the_line(command(*words))
     assert ("full" in line or "No space left on device" in line) and str(target) in line
+    assert not list(target.rglob(f"*{files.TEMPORARY_SUFFIX}"))
     assert command(*words).returncode == 0
     assert digest(target) == expected
 

@@ -20,7 +20,7 @@ from data_prep_tools import (
 )
 
 import data_prep.nih_pipeline
-from data_prep import DataError, resize_folder
+from data_prep import DataError, read_grey, resize_folder
 from data_prep.download import RemoteFile, download, nih_sources
 
 __all__ = ["no_pause_fixture", "server_fixture"]
@@ -129,6 +129,8 @@ def test_a_kill_at_a_random_moment(tmp_path: Path, server: Server) -> None:
     time.sleep(random.uniform(0, 0.6))
     running.kill()
     running.communicate()
+    for path in target.glob("images/*.png"):
+        assert read_grey(path).shape == (8, 8)  # never half a file under its name
     assert command(*words).returncode == 0
     assert digest(target) == digest(tmp_path / "undisturbed")
 
