@@ -24,6 +24,8 @@ from helpers.results.comparison import Comparison
 from helpers.training import roc_auc
 from helpers.training.figure_style import WIDTH
 
+LOGITS = {"check": "logits", "difference": 1.1e-6, "threshold": 1e-5}
+
 
 def make(
     framework: str = "PyTorch",
@@ -107,15 +109,7 @@ def make(
         "weights": {"source": "random", "sha256": "0" * 64, "note": "from the seed"},
         "fairness": {
             "comparable": True,
-            "checks": [
-                {
-                    "check": "logits",
-                    "difference": 1.1e-6,
-                    "threshold": 1e-5,
-                    "verdict": "pass",
-                    "reason": None,
-                }
-            ],
+            "checks": [LOGITS | {"verdict": "pass", "reason": None}],
         },
         "epochs": epochs,
         "training": {
@@ -267,13 +261,9 @@ def world(nodes: int = 2, *, virtual: bool = True) -> dict[str, Any]:
         {"name": f"node{number}", "cpus": 2, "gpus": [], "ranks": own}
         for number, own in enumerate(ranks)
     ]
-    about = {
-        "nodes": nodes,
-        "simulated": virtual,
-        "launcher": "mpiexec",
-        "launcher_version": "5.0.2",
-    }
-    return {**about, "interface": "lo" if virtual else "eth0", "hosts": hosts}
+    launcher = {"launcher": "mpiexec", "launcher_version": "5.0.2"}
+    about = {"nodes": nodes, "simulated": virtual, "hosts": hosts}
+    return {**about, **launcher, "interface": "lo" if virtual else "eth0"}
 
 
 def shown(chart: Chart | None) -> Chart:

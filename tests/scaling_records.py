@@ -1,7 +1,6 @@
 """Handmade records of runs on 1 to 128 GPUs under a known law, and what the law says of them."""
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ EPOCHS = {1: 10, 2: 10, 4: 11, 8: 23, 16: 30, 32: 35, 64: 45, 128: 60}
 """Until the target: the learning penalty."""
 LAST = 62
 """Epochs of every run."""
+TESTED = class_records.test(0.7)
 
 
 def speed_up(devices: int) -> float:
@@ -50,7 +50,7 @@ def make(
     Validation takes no time, so that the rate until the target is the law's.
     """
     content = records.make(framework, devices, gpu=gpu, train=IMAGES, **given)
-    content["test"], content["data"]["classes"] = _tested(), list(class_records.NAMES)
+    content["test"], content["data"]["classes"] = TESTED, list(class_records.NAMES)
     rate, needed = faster * ALONE * speed_up(devices), needed or EPOCHS[devices]
     recipe = lookup("resnet44-cifar10", epochs=LAST, seed=seed).on(devices).as_record()
     content["recipe"] = record.plain(recipe)
@@ -75,9 +75,7 @@ def make(
         "images_per_second": rate,
         "first_step_seconds": 1.5 + devices / 8,
     }
-    for name, factor in (("files", 1.0), ("synthetic", 1.25), ("no_allreduce", 1.6)):
-        if devices > 1 or name != "no_allreduce":
-            content[name] = records.rounds(factor * rate)
+    content |= {"files": records.rounds(rate), "synthetic": records.rounds(1.25 * rate)}
     if nodes > 1:
         content["cluster"] = records.world(nodes, virtual=False)
     content["energy"] = {
@@ -86,11 +84,6 @@ def make(
         "reason": None,
     }
     return content
-
-
-@cache
-def _tested() -> dict[str, Any]:
-    return class_records.test(0.7)
 
 
 def save(batch: Path, contents: Sequence[dict[str, Any]]) -> Path:

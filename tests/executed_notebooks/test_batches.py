@@ -27,10 +27,7 @@ def recipe_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def executed(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the runs of the frameworks' notebooks by nbmake, on two devices.
-
-    Jupyter ends a kernel by a signal; a next run removes what that leaves, and here is none.
-    """
+    """The folder of the runs of the frameworks' notebooks by nbmake, on two devices."""
     runs = tmp_path_factory.mktemp("nbmake")
     (runs / "temporary").mkdir()
     words: list[str | Path] = ["--nbmake"]

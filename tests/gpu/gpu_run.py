@@ -88,11 +88,11 @@ def steps(python: str, out: Path, small: bool) -> Iterator[Step]:
     yield run("JAX_MultiGPU", "jax", "bf16", 300)
 
 
-def make_python(folder: Path, wheels: Path) -> str:
+def make_python(folder: Path) -> None:
     """A Python in ``folder`` that sees what this one sees, then the wheels; writes nowhere else."""
     venv.EnvBuilder(symlinks=True, clear=True).create(folder)
     site = next(folder.glob("lib/python*/site-packages"))
-    for wheel in wheels.glob("*.whl"):
+    for wheel in (HERE / "wheels").glob("*.whl"):
         with zipfile.ZipFile(wheel) as file:
             file.extractall(site)
     seen = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
@@ -108,7 +108,6 @@ def make_python(folder: Path, wheels: Path) -> str:
         spec.parent.mkdir(parents=True)
         argv = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
         spec.write_text(json.dumps({"argv": argv, "display_name": kernel, "language": "python"}))
-    return python
 
 
 def environment(out: Path, small: bool) -> dict[str, str]:
@@ -196,15 +195,10 @@ def page(summary: dict[str, Any]) -> str:
         words = str(step["said"]).replace("|", "\\|")
         lines.append(f"| {step['step']} | {step['outcome']} | {step['seconds']:.0f} | {words} |")
         for one in step["figures"]:
-            rival = str(one.get("rival_name", ""))
-            beside = f"{rival}: {one['rival']:,.4g}" if rival else ""
-            cells = (
-                one["figure"],
-                f"{one['ours']:,.4g} {one['unit']}",
-                beside,
-                f"{one['ratio']:.3f}" if "ratio" in one else "",
-            )
-            figures.append(f"| {' | '.join(cells)} |")
+            ours = f"{one['ours']:,.4g} {one['unit']}"
+            beside = f"{one['rival_name']}: {one['rival']:,.4g}" if "rival" in one else ""
+            ratio = f"{one['ratio']:.3f}" if "ratio" in one else ""
+            figures.append(f"| {one['figure']} | {ours} | {beside} | {ratio} |")
     return "\n".join([*lines, *figures]) + "\n"
 
 
@@ -229,7 +223,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", metavar="STEP,...", help="these steps, versions and images")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="results to carry home")
     parser.add_argument("--small", action="store_true", help="small, on the CPU")
-    parser.add_argument("--wheels", type=Path, default=HERE / "wheels", metavar="FOLDER")
     given = parser.parse_args(arguments)
     began, out = time.monotonic(), given.out.resolve()
     (out / "logs").mkdir(parents=True, exist_ok=True)
@@ -255,7 +248,7 @@ def main(arguments: list[str]) -> int:
         "steps": [],
     }
     try:
-        make_python(out / "work" / "python", given.wheels)
+        make_python(out / "work" / "python")
         env = environment(out, given.small)
         for step in chosen:
             left = 60 * given.minutes - (time.monotonic() - began)

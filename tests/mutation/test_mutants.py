@@ -1,30 +1,13 @@
 """The mutation tester: which changes it makes, what it lists, and when it fails."""
 
-import ast
-
 import mutants
 import pytest
-from mutations import ROOT, Mutant, path_of
+from mutations import Mutant
 
 LINE, CHANGE = "rate = 1 + 2  # of a step", "1 + 2  ->  1 - 2"
 MODULE = "fairness.reference_checks"
 ONE = Mutant(MODULE, 12, LINE, CHANGE, "")
 ENTRY = {"module": MODULE, "line": LINE, "change": CHANGE, "reason": "why"}
-
-
-@pytest.mark.parametrize(
-    ("of", "change"),
-    [
-        (MODULE, "1e-10  ->  3e-10"),
-        ("results.shared_settings", "without lambda c: c['recipe']['code']"),
-        ("fairness.check_results", "self.rest <= self.threshold  ->  self.rest < self.threshold"),
-    ],
-)
-def test_constants_operators_and_statements_are_changed(of: str, change: str) -> None:
-    original = ast.unparse(ast.parse((ROOT / path_of(of)).read_text(encoding="utf-8")))
-    made = mutants.mutants(of)
-    assert change in {mutant.change for mutant in made}
-    assert original not in {mutant.source for mutant in made}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import html
 import re
 from pathlib import Path
-from typing import Any
 
 import class_records
 import pytest
@@ -170,25 +169,14 @@ def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_left_out(
         regression.check(tmp_path, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "said"),
-    [
-        ("network", "resnet50", "network (resnet44, resnet50)"),
-        ("sha256", "f" * 64, "the recipe's text (SHA-256 "),
-    ],
-)
-def test_runs_of_different_recipes_are_not_ranked(
-    tmp_path: Path, field: str, value: Any, said: str
-) -> None:
+def test_runs_of_different_recipes_are_not_ranked(tmp_path: Path) -> None:
     records.save(tmp_path, class_records.make(gpu=True))
     other = class_records.make("Keras", gpu=True)
-    records.save(tmp_path / "same", class_records.make("Keras", gpu=True))
+    records.save(tmp_path / "same", other)
     assert unequal(comparison.load([tmp_path, tmp_path / "same"])) is None
-    other["recipe"][field] = value
+    other["recipe"]["sha256"] = "f" * 64
     compared = records.load(tmp_path, other)
     sentence = unequal(compared)
-    assert sentence is not None and said in sentence
-    assert conclusions.fastest(compared).verdict == "unknown"
-    if field == "sha256":  # else repeats of each other, if they were of one framework
-        assert {entry.setting.split()[0] for entry in compared.entries} == {"recipe"}
-    assert sentence in conclusions.fastest(compared).text
+    assert sentence is not None and "the recipe's text (SHA-256 " in sentence
+    first = conclusions.fastest(compared)
+    assert first.verdict == "unknown" and sentence in first.text

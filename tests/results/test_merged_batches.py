@@ -107,16 +107,6 @@ def test_a_batch_that_is_not_there_is_not_left_out_silently(
     assert not (tmp_path / "a" / "report.html").exists()
 
 
-def test_notebooks_that_are_called_alike_are_no_repeats(tmp_path: Path) -> None:
-    for name in ("PyTorch_MultiGPU_a_b", "PyTorch_MultiGPU_a b"):
-        records.save(tmp_path, records.make(notebook=name))
-    found = [entry.label for entry in comparison.load(tmp_path).entries]
-    assert sorted(found) == [
-        "PyTorch a b (PyTorch_MultiGPU_a b)",
-        "PyTorch a b (PyTorch_MultiGPU_a_b)",
-    ]
-
-
 def test_of_one_program_are_all_runs_of_a_row_and_a_skipped_one_is_of_none(tmp_path: Path) -> None:
     """Code that differs on one number of devices tells the programs of all numbers apart."""
     for number, (devices, code) in enumerate([(1, "a"), (2, "a"), (2, "b"), (4, "b")]):

@@ -15,8 +15,6 @@ import records
 
 from helpers.results import report
 
-pytestmark = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
-
 DESK, PHONE = (1280, 900), (390, 844)
 UNFOLD = "document.querySelectorAll('details').forEach(part => { part.open = true; })"
 

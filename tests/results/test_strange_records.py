@@ -5,13 +5,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
 import records
 from bs4 import BeautifulSoup, Tag
 from hostile.records import STRANGE
 
 from helpers import record
-from helpers.__main__ import main
 from helpers.results import comparison, comparison_tables, report
 
 MARKUP = "</script></style></svg><script>alert(1)</script><img src=x onerror=alert(2)> {{ 7 * 7 }}"
@@ -103,14 +101,3 @@ def test_tables_of_others_in_the_reports_folder_stay(tmp_path: Path) -> None:
     stale.write_text("of an older report")
     report.write(tmp_path)
     assert own.read_text() == "mine" and not stale.exists()
-
-
-def test_how_many_strange_ones_there_are_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in "abc":
-        (tmp_path / name).mkdir()
-        (tmp_path / name / record.FILE).write_text("{")
-    assert main(["report", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.endswith("(and 2 more that cannot be read)\n")
-    assert not (tmp_path / report.HTML).exists() and not (tmp_path / report.CSV).exists()
