@@ -107,26 +107,13 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
 
-def missing() -> str | None:
-    """Why there can be no browser here, or None."""
-    if not any(shutil.which(name) for name in NAMES):
-        return f"no browser on this machine ({', '.join(NAMES)})"
-    try:
-        import websocket  # noqa: F401
-    except ImportError:
-        return "websocket-client is not installed"
-    return None
-
-
 @contextmanager
 def tab(folder: Path) -> Iterator[Page]:
     """A fresh browser whose profile lives in ``folder``; skips the test where there is none."""
-    reason = missing()
-    if reason is not None:
-        pytest.skip(reason)
-    import websocket
-
-    program = next(found for name in NAMES if (found := shutil.which(name)))
+    websocket = pytest.importorskip("websocket")
+    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if program is None:
+        pytest.skip(f"no browser on this machine ({', '.join(NAMES)})")
     folder.mkdir(parents=True, exist_ok=True)
     port = folder / "DevToolsActivePort"
     port.unlink(missing_ok=True)

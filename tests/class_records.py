@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,12 +53,3 @@ def test(top1: float, names: Sequence[str] = NAMES) -> dict[str, Any]:
     result = accuracy.evaluate(targets, scores, range(len(targets)), names, hashlib.sha256())
     found: dict[str, Any] = record.plain(result.as_record())
     return found | {"loss": 0.4, "seconds": 2.0, "sample": "b" * 32}
-
-
-def three(batch: Path, **given: Any) -> list[Path]:
-    """A batch of three frameworks on two GPUs that told 60, 66 and 72 % of the images rightly."""
-    shares = {"PyTorch": 0.6, "Keras": 0.66, "MXNet Gluon": 0.72}
-    return [
-        records.save(batch, make(name, top1=top1, speed=100 * top1, gpu=True, **given))
-        for name, top1 in shares.items()
-    ]

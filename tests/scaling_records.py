@@ -42,14 +42,13 @@ def make(
     faster: float = 1.0,
     needed: int | None = None,
     seed: int = 0,
-    gpu: bool = True,
     **given: Any,
 ) -> dict[str, Any]:
     """A record whose rate and epochs follow the law; ``needed``: other epochs than the law's.
 
     Validation takes no time, so that the rate until the target is the law's.
     """
-    content = records.make(framework, devices, gpu=gpu, train=IMAGES, **given)
+    content = records.make(framework, devices, gpu=True, train=IMAGES, **given)
     content["test"], content["data"]["classes"] = TESTED, list(class_records.NAMES)
     rate, needed = faster * ALONE * speed_up(devices), needed or EPOCHS[devices]
     recipe = lookup("resnet44-cifar10", epochs=LAST, seed=seed).on(devices).as_record()

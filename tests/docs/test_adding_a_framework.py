@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -26,17 +25,11 @@ COPIED = (
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.M | re.S)
 
 
-class Block(NamedTuple):
-    kind: str
-    title: str
-    text: str
-
-
-def steps() -> dict[str, list[Block]]:
-    """The blocks of each section of the guide, by its heading."""
+def steps() -> dict[str, list[tuple[str, str, str]]]:
+    """The blocks of each section of the guide, by its heading: kind, title and text."""
     sections = re.split(r"^## (.+)$", GUIDE.read_text(encoding="utf-8"), flags=re.M)[1:]
     return {
-        heading: [Block(*found) for found in FENCE.findall(body)]
+        heading: FENCE.findall(body)
         for heading, body in zip(sections[::2], sections[1::2], strict=True)
     }
 
@@ -84,22 +77,22 @@ def copy(tmp_path: Path) -> Path:
 def test_the_contract_tells_what_is_missing_until_all_is_there(copy: Path) -> None:
     question, asked = "", 0
     for heading, blocks in steps().items():
-        for block in blocks:
-            if block.title:
-                (copy / block.title).write_text(block.text, encoding="utf-8")
-            elif block.kind == "diff":
-                apply(block.text, copy)
-            elif block.kind == "python":
-                assert not run(["-c", block.text], copy)
-            elif block.kind == "console":
-                for line in block.text.splitlines():
+        for kind, title, text in blocks:
+            if title:
+                (copy / title).write_text(text, encoding="utf-8")
+            elif kind == "diff":
+                apply(text, copy)
+            elif kind == "python":
+                assert not run(["-c", text], copy)
+            elif kind == "console":
+                for line in text.splitlines():
                     if line.startswith("cp "):
                         source, target = line.split()[1:]
                         shutil.copy(copy / source, copy / target)
                     elif "bin/pytest" in line:
                         question = line
-            elif block.kind == "text":
-                between = ("--last-failed",) if asked and "passed" not in block.text else ()
-                assert ask(question, copy, *between) == set(block.text.split()), heading
+            elif kind == "text":
+                between = ("--last-failed",) if asked and "passed" not in text else ()
+                assert ask(question, copy, *between) == set(text.split()), heading
                 asked += 1
     assert asked == 7

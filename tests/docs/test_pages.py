@@ -100,7 +100,7 @@ def keys_of_recipes() -> dict[str, list[str]]:
     return found
 
 
-def test_the_page_on_recipes_has_every_key() -> None:
+def test_the_pages_on_recipes_and_slurm_have_every_key() -> None:
     found = keys_of_recipes()
     assert found.keys() == {*tables.TABLES, "sweep"}
     for table in tables.TABLES.keys() - {"demo", "slurm"}:
@@ -110,9 +110,6 @@ def test_the_page_on_recipes_has_every_key() -> None:
     named, left_out = said[: said.index("[train]")], said[said.index("[train]") + 1 :]
     train, demo = (tables.keys_of(tables.TABLES[name]) for name in ("train", "demo"))
     assert {*named, *train} - {*left_out} == {*demo}
-
-
-def test_the_page_on_slurm_has_every_key() -> None:
     assert sorted(listed("many-machines", "Slurm settings")) == sorted(tables.SLURM)
 
 

@@ -76,6 +76,13 @@ def test_it_trains_over_two_nodes(over_nodes: Path, run: str) -> None:
     assert (world["nodes"], world["simulated"], world["launcher"]) == (2, True, "mpiexec")
     assert world["hosts"][0]["ranks"] == [0, 1]
     assert not list(folder.glob("ranks-*"))
+    shown = []
+    for file in (folder / "notebook.ipynb", folder / "rank-1" / "notebook.ipynb"):
+        cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+        outputs = [each for cell in cells for each in cell.get("outputs", [])]
+        shown.append({kind for each in outputs for kind in each.get("data", {})})
+        assert not [each for each in outputs if each["output_type"] == "error"]
+    assert {"image/png", "text/html"} <= shown[0]  # rank 0's has pictures and tables
 
 
 def test_the_report_is_written_and_compare_shows_it(over_nodes: Path, tmp_path: Path) -> None:
@@ -89,19 +96,6 @@ def test_the_report_is_written_and_compare_shows_it(over_nodes: Path, tmp_path: 
     said = json.dumps([cell.get("outputs", []) for cell in cells])
     names = {record.read(over_nodes / run)["framework"]["name"] for run in OVER_NODES}
     assert "image/png" in said and not [name for name in names if f">{name}" not in said]
-
-
-@pytest.mark.parametrize("run", OVER_NODES)
-def test_each_ranks_notebook_is_kept(over_nodes: Path, run: str) -> None:
-    """Rank 0's with pictures and tables, as a kernel's."""
-    folder = over_nodes / run
-    shown = []
-    for file in (folder / "notebook.ipynb", folder / "rank-1" / "notebook.ipynb"):
-        cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
-        outputs = [each for cell in cells for each in cell.get("outputs", [])]
-        shown.append({kind for each in outputs for kind in each.get("data", {})})
-        assert not [each for each in outputs if each["output_type"] == "error"]
-    assert {"image/png", "text/html"} <= shown[0]
 
 
 def assert_sound(found: Any) -> None:

@@ -54,8 +54,8 @@ def cut(
 ) -> Path:
     """End a program with its session as a power cut would, and copy the disk to the file `to`.
 
-    With `names_first` another program's fsync comes just before: it brings all new names to an ext4
-    disk, but not the bytes of other programs' files, which is when a power cut does most harm.
+    A cut does most harm with `names_first`: another program's fsync has just brought all new names
+    to the disk, but not the bytes of other programs' files.
     """
     if running is not None:
         with contextlib.suppress(ProcessLookupError):

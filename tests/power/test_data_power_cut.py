@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from data_prep_server import Server, publish
 from data_prep_tools import ROOT, SHARED, digest, make_folder
-from power_cut import Disk, cut, disk, mounted, why_not
+from power_cut import cut, disk, mounted, why_not
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can be done")
 
@@ -73,14 +73,6 @@ def images_in(target: Path) -> int:
     return sum(1 for _ in target.glob("images/*.png"))
 
 
-def cut_at(images: int, words: list[str], target: Path, of: Disk, to: Path, how: bool) -> None:
-    """Start a command, and cut the power when so many images are there, or when it has ended."""
-    running = start(words)
-    while running.poll() is None and images_in(target) < images:
-        time.sleep(0.001)
-    cut(of, to, running, names_first=how)
-
-
 @pytest.mark.parametrize("kind", ["resize", "nih"])
 def test_a_cut_at_a_random_moment(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest
@@ -94,7 +86,10 @@ def test_a_cut_at_a_random_moment(
     moment, image = rng.randint(0, total + 1), tmp_path / "cut.img"
     with disk(tmp_path) as before:
         target = before.folder / "small"
-        cut_at(moment, command(target), target, before, image, rng.random() < 0.7)
+        running = start(command(target))
+        while running.poll() is None and images_in(target) < moment:
+            time.sleep(0.001)
+        cut(before, image, running, names_first=rng.random() < 0.7)
     with mounted(image, tmp_path / "after") as after:
         target = after.folder / "small"
         found, where = digest(target), f"seed {seed}, cut at {moment} images"

@@ -28,16 +28,13 @@ from helpers.results.shared_settings import unequal
 
 
 @pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("classes")
-    class_records.three(folder)
-    report.write(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def compared(batch: Path) -> comparison.Comparison:
-    return comparison.load(batch)
+def compared(tmp_path_factory: pytest.TempPathFactory) -> comparison.Comparison:
+    """Three frameworks that told 60, 66 and 72 % of the images rightly."""
+    made = [
+        class_records.make(name, top1=top1, speed=100 * top1, gpu=True)
+        for name, top1 in (("PyTorch", 0.6), ("Keras", 0.66), ("MXNet Gluon", 0.72))
+    ]
+    return records.load(tmp_path_factory.mktemp("classes"), *made)
 
 
 def test_published_figures_stand_beside_no_other_network(tmp_path: Path) -> None:

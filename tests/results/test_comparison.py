@@ -141,14 +141,6 @@ def test_nodes_are_named_with_their_launcher(tmp_path: Path) -> None:
     assert "mpiexec" not in devices["PyTorch"]
 
 
-def test_what_differs_in_its_numbers_alone_is_one_remark(tmp_path: Path) -> None:
-    for name, used in (("PyTorch", 0.22), ("Keras", 0.89), ("JAX", 0.5)):
-        others = {"cores": 2, "used": used, "reason": None}
-        records.save(tmp_path, records.make(name, cores=1, other_programs=others))
-    said = caveats.remarks(comparison.load(tmp_path)).frame["remark"]
-    assert "other programs used 0.22 to 0.89 of 2 cores while" in said["every run"]
-
-
 def test_colours_are_one_a_framework() -> None:
     assert len(set(style.COLOURS.values())) == len(style.COLOURS)
     assert set(style.COLOURS) == set(style.MARKERS) == {row.family for row in ROWS}
