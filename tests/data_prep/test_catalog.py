@@ -6,7 +6,6 @@ import shutil
 from itertools import zip_longest
 from pathlib import Path
 
-import numpy as np
 import pytest
 from data_prep_tools import (
     HEADER,
@@ -28,20 +27,6 @@ def write(folder: Path, *rows: str, header: str = HEADER) -> Path:
     file = folder / "Data_Entry_2017.csv"
     file.write_text("\n".join([header, *rows]) + "\n")
     return file
-
-
-def test_reads_a_data_folder(tmp_path: Path) -> None:
-    reader = open_reader("nih", make_folder(tmp_path / "set"), channels=1)
-    table = reader.table()
-    assert list(table.columns) == ["image", "path", "row", "group", *FINDINGS]
-    assert len(table) == 24
-    assert table["group"].dtype == np.int64 and table["Mass"].dtype == np.uint8
-    assert all(Path(path).is_file() for path in table["path"])
-    second = table.iloc[1]  # patient 1, follow-up 1: "Edema|Effusion"
-    assert (second["image"], second["group"]) == ("00000001_001.png", 1)
-    assert [name for name in FINDINGS if second[name]] == ["Effusion", "Edema"]
-    assert reader.targets.shape == (24, 14) and reader.targets.dtype == np.uint8
-    assert reader.targets.sum() == table[list(FINDINGS)].to_numpy().sum()
 
 
 IMAGES, PATIENTS, WITHOUT_FINDING = 112_120, 30_805, 60_361

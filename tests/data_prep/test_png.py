@@ -87,14 +87,6 @@ def test_what_is_written_is_read_by_pillow(is_noisy: bool, shape: tuple[int, ...
     assert np.array_equal(decode(data, "x", channels).reshape(shape), image)
 
 
-def test_other_kinds_are_left_to_pillow() -> None:
-    grey = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
-    for mode in ("RGB", "RGBA", "LA", "P", "1"):
-        buffer = io.BytesIO()
-        grey.convert(mode).save(buffer, "PNG")
-        assert decode_grey_png(buffer.getvalue(), LIMIT) is None
-
-
 def test_a_bomb_is_not_inflated() -> None:
     # A few kilobytes that would become a gigabyte, under a header of 16 x 16.
     packer = zlib.compressobj(9)

@@ -74,6 +74,9 @@ def test_every_kind_of_png_is_read_as_grey(tmp_path: Path, mode: str) -> None:
     elif mode == "1":
         ramp = np.where(ramp > 127, 255, 0).astype(np.uint8)
         image = Image.fromarray(ramp).convert("1")
+    elif mode == "P":
+        image = Image.fromarray(255 - ramp)
+        image.putpalette([255 - at // 3 for at in range(3 * 256)])
     else:
         image = Image.fromarray(ramp).convert(mode)
         if mode in ("RGBA", "LA"):
