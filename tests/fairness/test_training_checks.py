@@ -174,37 +174,31 @@ def test_another_order_in_any_epoch_is_named(places: list[int]) -> None:
     assert found.verdict == "different" and str(found.variant).startswith("order (")
 
 
-@pytest.mark.parametrize(
-    ("seen", "on_gpu", "verdict"),
-    [
-        (SEEN, True, "pass"),
-        (replace(SEEN, convolutions="bfloat16"), False, "different"),
-        (replace(SEEN, convolutions="bfloat16/float32"), False, "different"),
-        (replace(SEEN, convolutions=None), False, "not checked"),
-        (replace(SEEN, tf32=True), True, "different"),
-        (replace(SEEN, tf32=True), False, "pass"),
-        (replace(SEEN, tf32=None), True, "pass"),
-    ],
-)
-def test_another_precision_is_named(seen: Seen, on_gpu: bool, verdict: str) -> None:
-    assert training_checks.precision([process(0, seen=seen)], RECIPE, on_gpu).verdict == verdict
+TF_GRAPH, GRAPH = "graph (tf.function)", "graph (hybridize)"
 
 
 @pytest.mark.parametrize(
-    ("asked", "execution", "verdict"),
+    ("changes", "asked", "on_gpu", "verdict"),
     [
-        ("default", "graph (tf.function)", "pass"),
-        ("eager", "eager", "pass"),
-        ("eager", "graph (tf.function)", "different"),
-        ("compiled", "graph (hybridize)", "pass"),
-        ("compiled", "eager", "different"),
+        ({}, "default", True, "pass"),
+        ({"convolutions": "bfloat16"}, "default", False, "different"),
+        ({"convolutions": "bfloat16/float32"}, "default", False, "different"),
+        ({"convolutions": None}, "default", False, "not checked"),
+        ({"tf32": True}, "default", True, "different"),
+        ({"tf32": True}, "default", False, "pass"),
+        ({"tf32": None}, "default", True, "pass"),
+        ({"execution": TF_GRAPH}, "default", False, "pass"),
+        ({"execution": "eager"}, "eager", False, "pass"),
+        ({"execution": TF_GRAPH}, "eager", False, "different"),
+        ({"execution": GRAPH}, "compiled", False, "pass"),
+        ({"execution": "eager"}, "compiled", False, "different"),
     ],
 )
-def test_another_execution_than_the_recipes_is_named(
-    asked: Any, execution: str, verdict: str
+def test_another_precision_or_execution_than_the_recipes_is_named(
+    changes: dict[str, Any], asked: Any, on_gpu: bool, verdict: str
 ) -> None:
-    ran = process(0, seen=replace(SEEN, execution=execution))
-    found = training_checks.precision([ran], replace(RECIPE, execution=asked), False)
+    ran = process(0, seen=replace(SEEN, **changes))
+    found = training_checks.precision([ran], replace(RECIPE, execution=asked), on_gpu)
     assert found.verdict == verdict
 
 

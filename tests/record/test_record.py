@@ -168,9 +168,7 @@ def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> Non
     section = record.plain(result.as_record() | {"loss": 0.2, "seconds": 1.0})
     record.check(records.make(test=section))
     assert section["mean_auc"] == pytest.approx(result.mean)
-    assert section["mean_low"] < section["mean_auc"] < section["mean_high"]
     assert (section["patients"], section["sample"]) == (30, result.sample)
-    assert section["in_mean"] == [name for name in FINDINGS if name not in ("Hernia", "Mass")]
     assert len(section["resamples"]) == resampling.RESAMPLES
     assert max(len(str(value)) for value in section["resamples"]) <= 8
     rows = {row["finding"]: row for row in section["findings"]}

@@ -1,7 +1,6 @@
 """What makes two runs the same run, and what is left out of it."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,27 +9,9 @@ import records
 from ipython_shell import run_all, shell_fixture, write_notebook
 
 from helpers import record
-from helpers.recipe import Recipe, lookup
 from helpers.record import run_identity
 
 __all__ = ["shell_fixture"]
-
-DEMO = lookup("demo")
-
-
-def begun(folder: Path, recipe: Recipe = DEMO, images: str = "a") -> record.Run:
-    """A run's record, as far as a notebook has written it before it trains."""
-    run = records.started(folder, recipe=recipe.on(2))
-    run.add("data", records.make()["data"] | {"sha256": images})
-    return run
-
-
-def test_the_identity_of_a_run_has_a_digest_of_everything_that_made_it(tmp_path: Path) -> None:
-    one = run_identity.of(begun(tmp_path).content)
-    assert set(one) == {"recipe", "data", "code"}
-    other = run_identity.of(begun(tmp_path, replace(DEMO, seed=1), images="b").content)
-    assert one["code"] == other["code"]
-    assert one["recipe"] != other["recipe"] and one["data"] != other["data"]
 
 
 def test_the_code_is_the_notebooks_and_the_packages(

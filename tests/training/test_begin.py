@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import records
@@ -62,6 +63,11 @@ def said_to_be(name: str, folder: Path | None = None) -> dict[str, Any]:
         ({"recipe": ["demo"]}, r"recipe is \['demo'\]: give a name"),
         ({"resume": "False"}, "resume is 'False': give True or False"),
         ({"warmup_epochs": 10**400}, "warmup_epochs is 1000"),
+        ({"num_workers": "many"}, "workers is 'many': give a whole number from 0 to 1024, or 'def"),
+        ({"batch_size": True}, "batch_size is True: give a whole number from 1 to 2147483647, or"),
+        ({"epochs": 0}, "epochs is 0: give a whole number from 1 to 2147483647, or 'default'"),
+        ({"execution": "fast"}, "unknown execution 'fast': it is one of default, eager, compiled"),
+        ({"precision": "fp8"}, "unknown precision 'fp8': it is one of fp32, tf32, bf16, fp16"),
     ],
 )
 def test_a_parameter_typed_wrongly_is_named_before_anything_starts(
@@ -76,10 +82,7 @@ def test_without_a_network_for_its_framework_nothing_is_begun(
     cell: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No image is made: the run is skipped, with the reason."""
-
-    def too_late(*given: Any, **named: Any) -> Any:
-        raise AssertionError("something was prepared")
-
+    too_late = Mock(side_effect=AssertionError("something was prepared"))
     monkeypatch.setattr(parameters, "prepare_data", too_late)
     (tmp_path / "mine.py").write_text("def net(outputs):\n    raise AssertionError\n")
     recipe = tmp_path / "mine.toml"
@@ -111,29 +114,19 @@ def test_a_copy_runs_under_its_own_name(cell: dict[str, Any], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "of", "nodes"),
+    ("name", "of", "said"),
     [
         ("PyTorch_MultiGPU_Exp_Loss-Copy1", "pytorch", "PyTorch_MultiGPU spans"),
         ("mine", "chainer", "ChainerMN_MultiNode is Chainer across"),
-        ("mine", "chainermn", None),
-        ("mine", "keras", "TensorFlow_MultiGPU spans"),
     ],
 )
 def test_a_copy_is_refused_what_its_original_is(
-    name: str,
-    of: str,
-    nodes: str | None,
-    cell: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, of: str, said: str, cell: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = cell | said_to_be(name, tmp_path)
     on_a_rank(monkeypatch)
-    if nodes is None:
-        end(helpers.begin(of, names))
-    else:
-        with pytest.raises(UnsupportedError, match=nodes):
-            helpers.begin(of, names)
+    with pytest.raises(UnsupportedError, match=said):
+        helpers.begin(of, cell | said_to_be(name, tmp_path))
+    end(helpers.begin("chainermn", cell | said_to_be("mine", tmp_path)))
 
 
 def on_a_rank(patch: pytest.MonkeyPatch, rank: int = 0) -> None:
@@ -212,18 +205,14 @@ def test_the_checkpoint_goes_only_once_the_record_is_whole(
     run = helpers.begin("pytorch", cell | said_to_be("N", tmp_path))
     left = run.folder / checkpoint.FILE
     left.write_bytes(b"weights")
-    monkeypatch.setattr(reporting, "_check_done", lambda *given: None)
-    monkeypatch.setattr(reporting, "chart", lambda run: None)
-    monkeypatch.setattr(reporting, "_show_results", lambda run: None)
-
-    def full() -> Path:
-        raise OSError(28, "No space left on device")
-
+    for step in ("_check_done", "chart", "_show_results"):
+        monkeypatch.setattr(reporting, step, Mock())
+    full = Mock(return_value=left, side_effect=OSError(28, "No space left on device"))
     run.record.finish = full  # type: ignore[method-assign]
     with pytest.raises(OSError, match="No space"):
         run.report()
     assert left.exists()
-    run.record.finish = lambda: run.folder / "record.json"  # type: ignore[method-assign]
+    full.side_effect = None
     run.report()
     assert not left.exists()
     end(run)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -202,10 +203,7 @@ def test_a_disk_that_is_full_is_an_error_and_leaves_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path)
-
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(weights, "write_atomic", full)
     writer = checkpoint.Writer(begin(tmp_path, resume=True))
     writer.save([ROW, ROW], 1.0, INITIAL, ADAM)

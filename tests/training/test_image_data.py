@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import cloudpickle
 import data_prep_tools
@@ -177,29 +178,12 @@ def test_imagefolder_is_prepared_as_jpegs_in_the_recipes_size(small_sets: Path) 
     assert data_prep.is_complete(images.folder)
 
 
-def test_table_has_its_own_findings(small_sets: Path, tmp_path: Path) -> None:
-    folder = data_prep_tools.make_table(tmp_path / "set", size=40)
-    text = '[data]\nreader = "table"\ncolor_mode = "grayscale"\nimage_size = 40\ncrop = 36\n'
-    text += "[train]\nbatch_size = 4\n"
-    recipe = recipe_of(tmp_path, text)
-    images = load(recipe, folder)
-    assert images.classes == ("Edema", "Mass", "Fracture")
-    assert images.targets(images.test).shape == (len(images.test), 3)
-    assert images.train["group"].str.match("patient[0-9]+").all()
-    with pytest.raises(UserError, match="the reader table needs your images"):
-        load(recipe)
-
-
 @pytest.mark.parametrize("reader", ["nih", "imagefolder", "cifar10"])
 def test_a_stand_in_that_was_cut_short_is_finished(
     reader: str, small_sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = f'[data]\nreader = "{reader}"\nimage_size = 64\ncrop = 56\n'
-    recipe = lookup(recipe_of(tmp_path, text))
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
+    recipe, interrupted = lookup(recipe_of(tmp_path, text)), Mock(side_effect=KeyboardInterrupt)
     for broken in ("data_prep.files.sync_filesystem", "data_prep.prepared_folder.finish_target"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(broken, interrupted)
@@ -276,6 +260,10 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "another split each time": (
         check_own(READER.replace("np.arange(300) % 5", "np.random.permutation(300) % 5")),
         "a second one has other targets or parts.*draw them from a fixed seed",
+    ),
+    "none of a table": (
+        lambda folder: load(recipe_of(folder, NIH_AS_TABLE)),
+        "the reader table needs your images",
     ),
     "top-5 of five": (
         of_own(text=OWN + '[target]\nmetric = "top5"\n'),

@@ -1,6 +1,5 @@
 import os
 import pickle
-import re
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -117,23 +116,6 @@ def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) ->
     shutil.rmtree(folder)
     data_prep.generate_nih(folder, images=8, size=64, progress=False)
     assert image_readers.open_images(lookup("demo"), folder).read(0).shape[0] == 64
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"num_workers": "many"}, "workers is 'many': give a whole number from 0 to 1024, or 'def"),
-        ({"batch_size": True}, "batch_size is True: give a whole number from 1 to 2147483647, or"),
-        ({"epochs": 0}, "epochs is 0: give a whole number from 1 to 2147483647, or 'default'"),
-        ({"execution": "fast"}, "unknown execution 'fast': it is one of default, eager, compiled"),
-        ({"precision": "fp8"}, "unknown precision 'fp8': it is one of fp32, tf32, bf16, fp16"),
-    ],
-)
-def test_slips_in_the_parameters_cell_are_one_line(
-    generated: Path, given: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(UserError, match=re.escape(said)):
-        parameters.resolve("N", recipe="demo", data=generated, devices=1, **given)
 
 
 def test_the_digest_knows_images_and_labels_and_nothing_else(

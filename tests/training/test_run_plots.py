@@ -30,11 +30,3 @@ def test_learning_and_roc_curves_say_what_the_record_says() -> None:
     assert str(best.get_label()).startswith(data_prep.FINDINGS[0].replace("_", " "))
     assert matplotlib.colors.to_hex(best.get_color()) == run_plots.VALIDATION.lower()
     assert len(axes.lines) == 5  # two findings with enough images, each named, and chance
-
-
-def test_of_classes_learning_is_shown_by_top_1_and_top_5_where_there_is_one() -> None:
-    row = {"epoch": 1, "train_loss": 1.0, "valid_loss": 2.0, "valid_top1": 0.2}
-    for top5, lines in ((0.9, 2), (None, 1)):
-        _, right = run_plots.learning([row | {"valid_top5": top5}], tasks.MULTICLASS).axes
-        drawn = [np.asarray(line.get_ydata(), float).tolist() for line in right.lines]
-        assert drawn == [[20.0], [90.0]][:lines]
