@@ -24,12 +24,14 @@ from helpers.runner import experiments, kernel_processes, run_experiment
 
 ROOT = Path(__file__).resolve().parent.parent
 
-PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "run"))
-PARAMETERS += '\nseed = 0\nprecision = "fp32"\nnum_workers = "default"\nbatch_size = "default"'
-PARAMETERS += (
-    '\nepochs = "default"\nwarmup_epochs = "default"\nnodes = 1\nlauncher = "auto"\nresume = False'
-    '\ncores_per_device = "auto"\nloader_cores = "default"'
-)
+PARAMETERS = """\
+recipe = data = devices = run = launcher = cores_per_device = "auto"
+num_workers = batch_size = epochs = loader_cores = "default"
+warmup_epochs = "default"
+seed = 0
+precision = "fp32"
+nodes = 1
+resume = False"""
 # The real thing: a record as a framework notebook writes it.
 REAL = f"""
 import sys
@@ -63,9 +65,8 @@ own = subprocess.Popen(sleep, start_new_session=True)
 (Path(run) / "pids").write_text(f"{child.pid} {own.pid}")
 time.sleep(600)"""
 
-# How a batch ends here: without Compare.ipynb's kernel, and with a report of one word. They cost
-# more than all else that a batch of tiny notebooks does, and are tested by who asks for them
-# (``Suite.to_the_end``), in tests/results and with the executed notebooks.
+# How a batch ends here, for speed: without Compare.ipynb's kernel, and with a report of one word.
+# Tests of the whole end ask for it (``Suite.to_the_end``).
 PLAIN_END = """
 from helpers import paths
 from helpers.runner import run_experiment
@@ -116,13 +117,7 @@ class Suite:
 
     def compare(self, *arguments: str) -> int:
         """The command in this process, on one device and the small data folder."""
-        given = ["run", *arguments]
-        if "--resume" not in given:
-            given += ["--recipe", "demo"]
-            given += [] if "--data" in given else ["--data", str(self.data)]
-            given += [] if "--devices" in given else ["--devices", "1"]
-            given += [] if "--cores-per-device" in given else ["--cores-per-device", "1"]
-        return main(given)
+        return main(["run", *arguments] if "--resume" in arguments else self._words(*arguments))
 
     def to_the_end(self) -> None:
         """From now on a batch ends as it does for users, but for the charts in its report."""
@@ -156,38 +151,39 @@ class Suite:
         env: Mapping[str, str] | None = None,
         first: str = "",
     ) -> subprocess.Popen[str]:
-        """The command in a process of its own, as in a terminal, after the statements ``first``.
-
-        ``env`` is added to ours.
-        """
+        """The command in a process of its own, as in a terminal; ``env`` is added to ours."""
         command = self.command(*arguments, first=first)
         whole = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
         return subprocess.Popen(command, stdout=output, stderr=errors, text=True, env=whole)
 
     def command(self, *arguments: str, first: str = "") -> list[str]:
-        """The words that start the command, on one device and the small data folder."""
+        """The words that start the command, after the statements ``first``."""
         code = (
             "import sys; from pathlib import Path; from helpers import paths\n"
             f"paths.NOTEBOOKS, paths.RUNS, paths.VENVS = (Path({str(self.folder)!r}) / n "
             "for n in ('notebooks', 'runs', 'venvs'))\n"
             f"{PLAIN_END}{first}\nfrom helpers.__main__ import main; sys.exit(main())"
         )
-        given = ["run", *arguments, "--recipe", "demo", "--data", str(self.data)]
-        given += [] if "--devices" in given else ["--devices", "1"]
-        given += [] if "--cores-per-device" in given else ["--cores-per-device", "1"]
-        return [sys.executable, "-c", code, *given]
+        return [sys.executable, "-c", code, *self._words(*arguments)]
+
+    def _words(self, *arguments: str) -> list[str]:
+        given = ["run", *arguments, "--recipe", "demo"]
+        others = {"--data": str(self.data), "--devices": "1", "--cores-per-device": "1"}
+        for option, value in others.items():
+            given += [] if option in given else [option, value]
+        return given
 
     def run(self, batch: str, name: str) -> Path:
         return self.folder / "runs" / batch / f"{name}-1x"
 
     def runs(self, batch: str = "latest") -> list[dict[str, Any]]:
         """What was planned, each run with its state and the reason."""
-        found = experiments.load(batch)
-        records = {run: found.record_of(run) for run in found.runs}
-        return [
-            asdict(run) | {"state": content["state"], "reason": content.get("reason") or ""}
-            for run, content in records.items()
-        ]
+        found, runs = experiments.load(batch), []
+        for run in found.runs:
+            content = found.record_of(run)
+            said = {"state": content["state"], "reason": content.get("reason") or ""}
+            runs.append(asdict(run) | said)
+        return runs
 
     def states(self, batch: str = "latest") -> dict[str, str]:
         return {run["notebook"]: run["state"] for run in self.runs(batch)}

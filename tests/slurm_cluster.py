@@ -16,20 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 PACKAGES = (
-    "slurmctld",
-    "slurmd",
-    "slurm-client",
-    "slurm-wlm-basic-plugins",
-    "munge",
-    "libmunge2",
-    "libhwloc15",
-    "libpmix2",
-    "libevent-core-2.1-7",
-    "libevent-pthreads-2.1-7",
+    *("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "libmunge2"),
+    *("libhwloc15", "libpmix2", "libevent-core-2.1-7", "libevent-pthreads-2.1-7"),
 )
 """Debian 12's; others are skipped."""
 UNPACKED = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "slurm-for-tests"
@@ -40,9 +33,8 @@ DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
 BEGIN = 30.0
 """Seconds within which the nodes are there."""
 AGAIN = 10
-"""Seconds for which a requeued job waits, and for which the right to start a job is good: Slurm's
-own number is 120. By then nothing that is still said of the first start can reach the second, as it
-can where a test lets the job go at once (``StartTime=now``)."""
+"""Seconds for which a requeued job waits, so that nothing still said of its first start can reach
+the second. Slurm's own number is 120."""
 
 CONF = """\
 ClusterName=t
@@ -91,15 +83,8 @@ class Cluster:
 
     def run(self, *words: str, input: str | None = None) -> str:
         """What a command such as ``sinfo`` prints."""
-        done = subprocess.run(
-            words,
-            env=self.environment,
-            input=input,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        how: dict[str, Any] = {"env": self.environment, "input": input, "timeout": 120}
+        done = subprocess.run(words, capture_output=True, text=True, **how)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -118,16 +103,11 @@ class Cluster:
 
 
 def unpacked() -> Path:
-    """The folder with Debian's Slurm, unpacked once.
-
-    Raises:
-        CannotBeHad: these are not Debian's packages, or cannot be fetched.
-    """
+    """The folder with Debian's Slurm, unpacked once."""
     if os.geteuid() != 0:
         raise CannotBeHad("slurmd of several nodes on one machine needs root")
-    for program in ("apt-get", "dpkg-deb"):
-        if shutil.which(program) is None:
-            raise CannotBeHad(f"no {program} here: Slurm is taken from Debian's packages")
+    if not shutil.which("apt-get"):
+        raise CannotBeHad("no apt-get here: Slurm is taken from Debian's packages")
     if UNPACKED.exists():
         return UNPACKED
     part = UNPACKED.with_name(f"{UNPACKED.name}.{os.getpid()}")
@@ -151,13 +131,11 @@ def unpacked() -> Path:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
-    """A cluster whose files are in ``folder``, whose path must be short; it ends with the block.
-
-    Raises:
-        CannotBeHad: with the reason to skip.
-    """
+    """A cluster whose files are in ``folder``, whose path must be short; it ends with the block."""
     packages, host = unpacked(), socket.gethostname()
-    ports = _free_ports(1 + len(NODES))
+    with ExitStack() as held:  # ports that nobody has just now
+        sockets = [held.enter_context(socket.create_server(("", 0))) for _ in (host, *NODES)]
+        ports = [one.getsockname()[1] for one in sockets]
     for name in ("state", "log", *(f"spool-{node}" for node in NODES)):
         (folder / name).mkdir(parents=True)
     lines = CONF.format(host=host, folder=folder, packages=packages, ports=ports, again=AGAIN)
@@ -193,7 +171,8 @@ def cluster(folder: Path) -> Iterator[Cluster]:
             daemons.append(started)
             if name == "munged":
                 _until((folder / "munge.sock").exists, "munged made no socket", daemons)
-        _until(lambda: "idle 2" in _nodes(found), "the nodes are not idle", daemons)
+        asks = ("sh", "-c", "sinfo --noheader '--format=%T %D' || true")
+        _until(lambda: "idle 2" in found.run(*asks), "the nodes are not idle", daemons)
         yield found
     finally:
         for daemon in daemons:  # not in order: a node would wait for a job that still ends
@@ -212,24 +191,9 @@ def _end_jobs(variable: str) -> None:
                 process.kill()
 
 
-def _nodes(cluster: Cluster) -> str:
-    words = ["sinfo", "--noheader", "--format=%T %D"]
-    done = subprocess.run(words, env=cluster.environment, capture_output=True, text=True)
-    return done.stdout
-
-
 def _until(done: Callable[[], bool], what: str, daemons: Sequence[subprocess.Popen[bytes]]) -> None:
     until = time.monotonic() + BEGIN
     while not done():
         if time.monotonic() > until or any(daemon.poll() is not None for daemon in daemons):
             raise CannotBeHad(what)
         time.sleep(0.1)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody has just now."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("", 0))
-        return [one.getsockname()[1] for one in sockets]

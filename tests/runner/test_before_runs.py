@@ -11,7 +11,7 @@ import pytest
 from data_prep_tools import make_folder
 from fake_nvml import A100, uuid
 from probe_tools import HANGS, plant, probed
-from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
+from runner_tools import BEGIN, FINISH, Suite, wait_for
 
 from helpers import paths, record
 from helpers.frameworks import devices
@@ -19,8 +19,6 @@ from helpers.frameworks.capabilities import Gpu
 from helpers.launch import processes
 from helpers.results import report
 from helpers.runner import experiments, plans, preflight
-
-__all__ = ["images_fixture", "suite_fixture"]
 
 RAISES = """
 def gradients(*given):
@@ -57,11 +55,7 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_continues_stand_in(su
     running = suite.start("--name", "b", env=stand_in(suite.folder))
     said, _ = running.communicate(timeout=400)
     assert running.returncode == 1 and "\x1b" not in said, said  # a log gets lines
-    assert suite.states("b") == {
-        "PyTorch_MultiGPU": "finished",
-        "MXNet_Gluon_MultiGPU": "skipped",
-        "Zoo_MultiGPU": "finished",
-    }
+    assert list(suite.states("b").values()) == ["finished", "skipped", "finished"]
     assert probed(suite.folder) == [f"pytorch {uuid(0)}", f"mxnet {uuid(0)}"]
     lines = [line.strip() for line in said.splitlines()]
     begun = next(number for number, line in enumerate(lines) if line.startswith("[1/3]"))
@@ -71,11 +65,9 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_continues_stand_in(su
     assert bad["state"] == "skipped" and bad["reason"] == FAILED
 
     batch = suite.folder / "runs" / "b"
-    log = (batch / "self-test-mxnet-1x.log").read_text(encoding="utf-8")
-    assert "Traceback" in log and "no kernel image is available" in log
     suite.to_the_end()
-    page = report.write(batch).read_text(encoding="utf-8")
-    assert "no kernel image is available" in page
+    for file in (batch / "self-test-mxnet-1x.log", report.write(batch)):
+        assert "no kernel image is available" in file.read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("gpus")

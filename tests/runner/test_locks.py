@@ -1,12 +1,10 @@
 """Who works on an experiment: one command at a time."""
 
 import pytest
-from runner_tools import Suite, images_fixture, suite_fixture
+from runner_tools import Suite
 
 from helpers.errors import UserError
 from helpers.runner import locks
-
-__all__ = ["images_fixture", "suite_fixture"]
 
 
 @pytest.mark.usefixtures("suite")

@@ -1,32 +1,21 @@
 """The runner with real kernels on tiny notebooks: batches, failures, resuming, Ctrl-C."""
 
 import json
-import re
-from pathlib import Path
+from collections import Counter
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
 from processes import own_temporary_folder
-from runner_tools import (
-    BEGIN,
-    FINISH,
-    PARAMETERS,
-    WAIT,
-    Suite,
-    images_fixture,
-    suite_fixture,
-    wait_for,
-)
+from runner_tools import BEGIN, FINISH, PARAMETERS, WAIT, Suite, wait_for
 
-from helpers import paths, record, terminal
+from helpers import paths, record
 from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.launch import processes
 from helpers.runner import experiments, plans
 from helpers.training import checkpoint
-
-__all__ = ["images_fixture", "suite_fixture"]
 
 
 def test_a_batch_from_start_to_end(suite: Suite, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,10 +33,8 @@ def test_a_batch_from_start_to_end(suite: Suite, capsys: pytest.CaptureFixture[s
     assert "".join(printed["text"]).strip() == str(paths.RUNS / "first")
     shown = capsys.readouterr().out
     assert "9. Train" in shown and "finished" in shown
-    assert re.search(r"training \(s\) +images/s +test AUC", shown)  # the report's first table
     assert "speed is not ranked here" in shown  # the report's headline
     assert "test AUC 0.750 ± 0.030" in shown
-    assert "report.html" in shown.splitlines()[-2]
     assert "speed is not ranked here" in (paths.RUNS / "first" / "report.html").read_text("utf-8")
     assert (folder / "seed").read_text() == "3"
 
@@ -61,6 +48,8 @@ def test_a_failing_notebook_and_a_missing_kernel_do_not_lose_the_others(
     suite.notebook("MXNet_Gluon_MultiGPU", kernel="not-there", framework="MXNet Gluon")
     suite.notebook("Chainer_MultiGPU", kernel="chainer", framework="Chainer")
     suite.notebook("Quits_MultiGPU", BEGIN, framework="Quits")
+    refuses = "from helpers.errors import UnsupportedError; raise UnsupportedError('no fp16')"
+    suite.notebook("JAX_MultiGPU", refuses, framework="JAX")
     suite.notebook("Zoo_MultiGPU", BEGIN, FINISH, framework="Zoo")
     paths.VENVS.mkdir()
     status = {"kernel": "chainer", "ok": False, "form": "cpu", "reason": "no compiler"}
@@ -68,22 +57,16 @@ def test_a_failing_notebook_and_a_missing_kernel_do_not_lose_the_others(
     assert suite.compare("--name", "mixed") == 1
     found: dict[str, Any] = {name: record.read(suite.run("mixed", name)) for name in suite.states()}
     assert {name: content["state"] for name, content in found.items()} == suite.states()
-    assert suite.states() == {
-        "PyTorch_MultiGPU": "failed",
-        "Quits_MultiGPU": "failed",
-        "Keras_MultiGPU": "failed",
-        "MXNet_Gluon_MultiGPU": "skipped",
-        "Chainer_MultiGPU": "skipped",
-        "Zoo_MultiGPU": "finished",
-    }
+    assert Counter(suite.states().values()) == {"failed": 3, "skipped": 3, "finished": 1}
     assert found["PyTorch_MultiGPU"]["reason"] == "ValueError: a bad day"
     assert found["Keras_MultiGPU"]["reason"].startswith("ZeroDivisionError")
     assert "without finishing" in found["Quits_MultiGPU"]["reason"]
     assert "no compiler" in found["Chainer_MultiGPU"]["reason"]
+    assert found["JAX_MultiGPU"]["reason"].endswith("no fp16")
     assert "not installed" in found["MXNet_Gluon_MultiGPU"]["reason"]
     captured = capsys.readouterr()
     assert "no compiler" in captured.out and "a bad day" in captured.out
-    assert "5 of 6 runs did not finish" in captured.err
+    assert "6 of 7 runs did not finish" in captured.err
 
 
 def test_a_report_that_cannot_be_made_is_an_error_and_loses_nothing(
@@ -92,29 +75,14 @@ def test_a_report_that_cannot_be_made_is_an_error_and_loses_nothing(
     suite.without_kernels()
     suite.to_the_end()
 
-    def broken(batch: Path) -> Path:
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr("helpers.results.report.save", broken)
+    full = Mock(side_effect=OSError("the disk is full"))
+    monkeypatch.setattr("helpers.results.report.save", full)
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     assert suite.compare("--name", "full") == 1
     shown = capsys.readouterr()
     assert "error: the report failed: OSError: the disk is full" in shown.err
     assert "report.html" not in shown.out
     assert "error: 1 of" not in shown.err
-
-
-def test_resuming_keeps_what_finished_and_redoes_the_rest(suite: Suite) -> None:
-    suite.without_kernels()
-    broken = "from pathlib import Path\nassert (Path(run).parents[2] / 'repaired').exists()"
-    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    suite.notebook("Keras_MultiGPU", broken, BEGIN, FINISH, framework="Keras")
-    assert suite.compare("--name", "again") == 1
-    before = (suite.run("again", "PyTorch_MultiGPU") / "record.json").stat().st_mtime_ns
-    (suite.folder / "repaired").touch()
-    assert suite.compare("--resume") == 0
-    assert (suite.run("again", "PyTorch_MultiGPU") / "record.json").stat().st_mtime_ns == before
-    assert set(suite.states().values()) == {"finished"}
 
 
 GOES_ON = f"""
@@ -126,25 +94,15 @@ assert resume and kept.read_text() == "epoch 1"
 """
 
 
-def test_a_run_that_was_cut_short_goes_on_from_its_checkpoint(suite: Suite) -> None:
+def test_resuming_keeps_what_finished_and_goes_on_from_a_checkpoint(suite: Suite) -> None:
     suite.without_kernels()
-    suite.notebook("PyTorch_MultiGPU", BEGIN, GOES_ON, FINISH)
-    assert suite.compare("--name", "first") == 1
-    assert suite.compare("--resume", "first") == 0
-
-
-def test_a_precision_that_a_framework_cannot_is_skipped_with_the_reason(suite: Suite) -> None:
-    suite.without_kernels()
-    refuses = (
-        "if precision != 'fp32':\n    from helpers.errors import UnsupportedError\n"
-        "    raise UnsupportedError('precision bf16: no such number here')"
-    )
-    suite.notebook("PyTorch_MultiGPU", refuses, BEGIN, FINISH)
-    assert suite.compare("--name", "both", "--precision", "fp32,bf16") == 1
-    plain, rounded = suite.runs("both")
-    assert (plain["state"], plain["variant"], plain["precision"]) == ("finished", "", "fp32")
-    assert (rounded["state"], rounded["variant"]) == ("skipped", "bf16")
-    assert rounded["reason"].endswith("precision bf16: no such number here")
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    suite.notebook("Keras_MultiGPU", BEGIN, GOES_ON, FINISH, framework="Keras")
+    assert suite.compare("--name", "again") == 1
+    before = (suite.run("again", "PyTorch_MultiGPU") / "record.json").stat().st_mtime_ns
+    assert suite.compare("--resume") == 0
+    assert (suite.run("again", "PyTorch_MultiGPU") / "record.json").stat().st_mtime_ns == before
+    assert set(suite.states().values()) == {"finished"}
 
 
 def test_each_execution_is_a_run_that_is_told_it_and_only_what_a_framework_lacks_is_skipped(
@@ -156,12 +114,9 @@ def test_each_execution_is_a_run_that_is_told_it_and_only_what_a_framework_lacks
     suite.notebook("PyTorch_MultiGPU", BEGIN, told, FINISH)
     assert suite.compare("--name", "both", "--execution", "eager,compiled") == 1
     runs = {f"{run['framework']} {run['variant']}": run for run in suite.runs("both")}
-    assert {name: (run["execution"], run["state"]) for name, run in runs.items()} == {
-        "JAX eager": ("eager", "skipped"),
-        "JAX compiled": ("compiled", "finished"),
-        "PyTorch eager": ("eager", "finished"),
-        "PyTorch compiled": ("compiled", "finished"),
-    }
+    names = ("JAX compiled", "JAX eager", "PyTorch compiled", "PyTorch eager")
+    assert tuple(sorted(runs)) == names
+    assert [name for name in names if runs[name]["state"] == "skipped"] == ["JAX eager"]
     assert runs["JAX eager"]["reason"].startswith("execution eager: ")
     assert capsys.readouterr().out.count("will be skipped") == 1
 
@@ -180,15 +135,11 @@ def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> N
     assert suite.compare() == 0
     assert (paths.RUNS / "latest").resolve() == batch
     assert set(suite.states().values()) == {"finished"}
-    kernel = family[0]
-    assert not processes.lives(kernel.pid)
+    assert not processes.lives(family[0].pid)
     # The batch has come to its end, so the same command begins a new one.
     assert suite.compare("--dry-run") == 0
     plan = plans.make_plan(devices=["1"], recipe="demo", data=str(suite.data))
     assert not experiments.choose(plan, name=None, resume=None).resumed
-
-
-DIGITS = "9" * 5000
 
 
 @pytest.mark.parametrize(
@@ -197,24 +148,18 @@ DIGITS = "9" * 5000
         (["--notebooks", "Torch"], "unknown notebook 'Torch': the notebooks are PyTorch_MultiGPU"),
         (["--recipe", "huge"], "unknown recipe 'huge'"),
         (["--devices", "many"], "devices 'many'"),
-        (["--devices", "0"], "at least one"),
-        (["--data", "nowhere"], "data folder 'nowhere' does not exist"),
         (["--name", "../out"], "experiment name '../out'"),
         (["--name", "latest"], "experiment name 'latest'"),
         (["--resume", "gone"], "no experiment 'gone'"),
         (["--resume", "--devices", "2"], "leave out --devices"),
-        (["--seeds", "x"], "seed is 'x': give a whole number from 0"),
-        (["--epochs", "0"], "epochs is '0': give a whole number from 1"),
-        (["--batch-size", "0"], "batch_size is '0': give a whole number from 1"),
         (["--num-workers", "two"], "num_workers is 'two': give a whole number from 0 to 1024"),
         (["--warmup-epochs", "x"], "warmup_epochs is 'x'"),
         (["--batch-s", "16"], "unrecognized arguments: --batch-s"),
         (["--colour"], "--colour (rosetta run --help shows all options)"),
-        (["--epochs", DIGITS], "epochs is '9999"),
+        (["--epochs", "9" * 5000], "epochs is '9999"),
         # An empty one, as of a shell's variable that is not set, is no name and not none either.
         (["--name", ""], "experiment name '': use letters"),
         (["--resume", "b", "--name", ""], "leave out --name"),
-        (["--nnodes", "0"], "nodes is '0': give a whole number from 1 to 1024"),
         (["--launcher", "ssh"], "launcher is 'ssh': give auto, or mpiexec:HOST"),
         (["--launcher", "mpiexec:a", "--nnodes", "2"], "1 hosts for 2 nodes; name 2"),
         (["--launcher", "torchrun", "--nnodes", "2"], "for torchrun convert the notebook"),
@@ -228,14 +173,6 @@ def test_a_mistake_is_one_line_and_starts_nothing(
     captured = capsys.readouterr()
     assert said in captured.err and len(captured.err.splitlines()) == 1
     assert not list(paths.RUNS.glob("[!.]*"))
-
-
-def test_dry_run_writes_nothing(suite: Suite, capsys: pytest.CaptureFixture[str]) -> None:
-    suite.notebook("PyTorch_MultiGPU", kernel="missing")
-    assert suite.compare("--dry-run", "--devices", "1,2") == 0
-    shown = capsys.readouterr().out
-    assert "PyTorch_MultiGPU on 2 devices, will be skipped" in shown
-    assert not paths.RUNS.exists()
 
 
 def test_a_name_that_is_taken_is_refused(suite: Suite) -> None:
@@ -262,7 +199,3 @@ def test_by_its_name_a_batch_is_gone_on_with_where_a_run_failed_and_else_never(
     assert suite.compare("--dry-run", "--name", "b") == 2 * (1 - failed)
     shown = capsys.readouterr()
     assert "Resuming experiment b" in shown.out if failed else "has finished" in shown.err
-
-
-def test_clock() -> None:
-    assert [terminal.clock(s) for s in (0.4, 65.2, 3665)] == ["0:00", "1:05", "1:01:05"]

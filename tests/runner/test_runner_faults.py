@@ -6,11 +6,9 @@ import subprocess
 import faults
 import psutil
 import pytest
-from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite_fixture, wait_for
+from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, wait_for
 
 from helpers.launch import processes
-
-__all__ = ["images_fixture", "suite_fixture"]
 
 ONE = "PyTorch_MultiGPU"
 TWO = "PyTorch_MultiGPU_Exp_Loss"

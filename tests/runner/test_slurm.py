@@ -12,13 +12,11 @@ from pathlib import Path
 
 import pytest
 import slurm_cluster
-from runner_tools import BEGIN, FINISH, ROOT, Suite, images_fixture, suite_fixture, wait_for
+from runner_tools import BEGIN, FINISH, ROOT, Suite, wait_for
 
 from helpers import paths
 from helpers.__main__ import main
 from helpers.runner import slurm
-
-__all__ = ["images_fixture", "suite_fixture"]
 
 SWEEP = '[sweep]\nnnodes = [1, 2]\nnotebooks = ["PyTorch_MultiGPU"]\n'
 SLURM = """\
@@ -88,22 +86,18 @@ def test_a_path_of_any_name_is_one_word(tmp_path: Path, monkeypatch: pytest.Monk
     check_shell(said, tmp_path, "--exclude=SC2016")  # that nothing in the path is expanded
 
 
-BAD = {
-    "a second line": ('[slurm]\npartition = "a\\nb"', "slurm.partition: Expected `str` matching"),
-    "a time that is none": ('[slurm]\ntime = "two hours"', "slurm.time: Expected `str` matching"),
-    "an unknown key": (
-        '[slurm]\nnodename = "x"',
-        "slurm: Object contains unknown field `nodename`",
-    ),
-    "no node": ("[sweep]\nnnodes = [0]", "nodes is 0"),
-}
-
-
-@pytest.mark.parametrize("what", BAD)
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[slurm]\npartition = "a\\nb"', "slurm.partition: Expected `str` matching"),
+        ('[slurm]\ntime = "two hours"', "slurm.time: Expected `str` matching"),
+        ('[slurm]\nnodename = "x"', "slurm: Object contains unknown field `nodename`"),
+        ("[sweep]\nnnodes = [0]", "nodes is 0"),
+    ],
+)
 def test_a_mistake_is_one_line_and_reaches_no_script(
-    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text, said = BAD[what]
     assert main(["slurm", write(tmp_path, f"{text}\n")]) == 2
     out, error = capsys.readouterr()
     assert out == "" and error.count("\n") == 1 and said in error, error
@@ -119,7 +113,7 @@ def sbatch(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "RUNS", folder / "runs")
     (folder / "bin").mkdir()
     program = folder / "bin" / "sbatch"
-    program.write_text(f"#!/bin/bash\ncat > {folder}/queued\n{script}\n", encoding="utf-8")
+    program.write_text(f"#!/bin/bash\ncat > {folder}/queued\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder / 'bin'}:/usr/bin:/bin")
 
@@ -128,9 +122,8 @@ def test_a_job_queued_from_inside_a_job_inherits_nothing_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its two nodes, its tasks and cores would be the new job's; where Slurm is, is kept."""
-    sbatch(
-        tmp_path, f"env > {tmp_path}/environment; echo '12 of 40 h are left'; echo 7", monkeypatch
-    )
+    said = f"env > {tmp_path}/environment; echo '12 of 40 h are left'; echo 7"
+    sbatch(tmp_path, said, monkeypatch)
     of_a_job = {"SLURM_NNODES": "2", "SLURM_CPUS_PER_TASK": "3", "SBATCH_GRES": "gpu:1"}
     of_a_job |= {"SLURM_JOB_ID": "5", "PMI_RANK": "0", "SLURM_CONF": "/etc/slurm.conf"}
     for name, value in of_a_job.items():
@@ -143,8 +136,7 @@ def test_a_job_queued_from_inside_a_job_inherits_nothing_of_it(
     assert (tmp_path / "queued").read_text("utf-8") == slurm.script(slurm.job_of(path))
     first, second = capsys.readouterr().out.splitlines()
     assert first == "The job first runs this line of mine.toml: module load cuda/12.6"
-    log = paths.RUNS / "slurm-mine-7.log"
-    assert second == f"Job 7: mine, 1 node; it prints to {log}"
+    assert second == f"Job 7: mine, 1 node; it prints to {paths.RUNS / 'slurm-mine-7.log'}"
 
 
 @pytest.mark.parametrize(

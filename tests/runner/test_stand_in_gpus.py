@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,10 @@ import pytest
 from data_prep_tools import make_folder
 from fake_nvml import A100, H100, V100, uuid
 from probe_tools import plant
-from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture
+from runner_tools import BEGIN, FINISH, Suite
 
 from helpers import paths
 from helpers.frameworks import ROWS, capabilities
-
-__all__ = ["images_fixture", "suite_fixture"]
-
 
 KERNELS = tuple(dict.fromkeys(row.kernel for row in ROWS))
 MACHINES = {
@@ -59,9 +54,7 @@ MATRIX = {
 }
 
 
-def run(
-    machine: str, *command: str | Path, said: str = "", **more: str
-) -> subprocess.CompletedProcess[str]:
+def run(machine: str, *command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
     """A command on a machine with those GPUs (or of a script); all are visible."""
     with tempfile.NamedTemporaryFile("w", suffix=".script") as script:
         script.write(MACHINES.get(machine, machine))
@@ -69,46 +62,8 @@ def run(
         fake = fake_nvml.environment(Path(script.name))
         ours = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
         env = {**ours, **fake, "PYTHONPATH": str(paths.ROOT), **more}
-        pipe: dict[str, Any] = {"input": said, "capture_output": True, "text": True}
-        return subprocess.run(command, env=env, check=False, **pipe)
+        return subprocess.run(command, env=env, check=False, capture_output=True, text=True)
 
-
-FORKS = """
-import json, os, sys
-exec(sys.argv[1])
-for code, words, environment in json.load(sys.stdin):
-    if not os.fork():
-        os.environ.update(environment)
-        os.dup2(1, 2)
-        sys.argv[1:], ended = words, 0
-        try:
-            exec(code, {})
-        except SystemExit as error:
-            ended = error.code
-        print(end=chr(0), flush=True)
-        os._exit(ended)
-    print(os.waitstatus_to_exitcode(os.wait()[1]), end=chr(0), flush=True)
-"""
-Task = tuple[str, Sequence[str], Mapping[str, str]]
-"""On which machine, the words of ``python -c``, and variables."""
-COMMAND = "import helpers.__main__, jupyter_client.kernelspec"
-
-
-def answers(imports: str, tasks: Iterable[Task]) -> list[tuple[str, int]]:
-    """What each prints, and its exit code: as by :func:`run`, but the imports are made once."""
-    with tempfile.TemporaryDirectory() as folder:
-        given = []
-        for number, (machine, (code, *words), more) in enumerate(tasks):
-            script = Path(folder) / str(number)
-            script.write_text(MACHINES.get(machine, machine), encoding="utf-8")
-            given.append((code, words, {"FAKE_NVML_SCRIPT": str(script), **more}))
-        done = run("none", sys.executable, "-c", FORKS, imports, said=json.dumps(given))
-    assert done.returncode == 0, done.stderr
-    *found, _ = done.stdout.split("\0")
-    return list(zip(found[::2], map(int, found[1::2]), strict=True))
-
-
-# --- Every kernel form on every machine -------------------------------------------------------
 
 ASK = """
 import json, sys
@@ -134,35 +89,23 @@ def lay_kernels(folder: Path) -> None:
         (folder / "kernels" / kernel / "kernel.json").write_text(json.dumps(content))
 
 
-@functools.cache
-def problems() -> dict[str, dict[str, str | None]]:
-    with tempfile.TemporaryDirectory() as folder:
-        lay_kernels(Path(folder))
-        words, more = [ASK, folder, *MATRIX], {"JUPYTER_PATH": folder}
-        said = answers(
-            "import jupyter_client.kernelspec", [(machine, words, more) for machine in MACHINES]
-        )
-    return {machine: json.loads(text) for machine, (text, _) in zip(MACHINES, said, strict=True)}
-
-
 def test_the_stand_in_matrix_has_every_form() -> None:
     forms = {f"{kernel} {form}" for kernel in KERNELS for form in capabilities.forms(kernel)}
     assert set(MATRIX) == forms | {f"{kernel} cpu" for kernel in KERNELS}
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("form", MATRIX)
-def test_stand_in_every_form_runs_or_says_why_not(form: str, machine: str) -> None:
-    expected = dict(zip(MACHINES, MATRIX[form], strict=True))[machine]
-    why = problems()[machine][form]
-    if expected == RUNS:
-        assert why is None
-    else:
-        assert why and why.startswith(f"kernel '{form.split()[0]}': ") and expected in why
-        assert why.isprintable()
-
-
-# --- The GPUs of a run --------------------------------------------------------------------------
+def test_stand_in_every_form_runs_or_says_why_not(machine: str, tmp_path: Path) -> None:
+    lay_kernels(tmp_path)
+    done = run(machine, sys.executable, "-c", ASK, tmp_path, *MATRIX, JUPYTER_PATH=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    for form, why in json.loads(done.stdout).items():
+        expected = dict(zip(MACHINES, MATRIX[form], strict=True))[machine]
+        if expected == RUNS:
+            assert why is None, form
+        else:
+            assert why and why.startswith(f"kernel '{form.split()[0]}': ") and expected in why
+            assert why.isprintable()
 
 
 def lay_suite(suite: Suite, *cells: str, **forms: str) -> None:
@@ -214,22 +157,16 @@ def test_stand_in_a_run_sees_its_gpu_and_no_other(suite: Suite) -> None:
 def test_stand_in_gpus_that_cannot_be_had_are_one_line(suite: Suite) -> None:
     """Nor is anything begun where the driver does not start."""
     lay_suite(suite, pytorch="gpu")
-    rows = [
+    for machine, devices, why in (
         ("A100", "4", "devices 4: this process sees 1 GPU(s); give 1 at most (for CPU devices "),
         (MISMATCH, "1", WHY),
-    ]
-    tasks: list[Task] = [
-        (machine, suite.command(*more, "--devices", devices)[2:], {})
-        for machine, devices, _ in rows
-        for more in ([], ["--dry-run"])
-    ]
-    for number, (told, code) in enumerate(answers(COMMAND, tasks)):
-        assert code == 2 and told.startswith(f"error: {rows[number // 2][2]}"), told
-        assert told.count("\n") == 1
+    ):
+        for more in ([], ["--dry-run"]):
+            done = run(machine, *suite.command(*more, "--devices", devices))
+            assert done.returncode == 2 and done.stderr.startswith(f"error: {why}"), done.stderr
+            assert done.stderr.count("\n") == 1 and not done.stdout
     assert not (suite.folder / "runs" / "latest").exists()
 
-
-# --- GPUs that nobody hid ------------------------------------------------------------
 
 SEES = """
 from helpers.frameworks import devices
@@ -257,19 +194,12 @@ VISIBLE: list[tuple[str, str | None, str]] = [
 NO_GPUS = "; to use the CPU instead: CUDA_VISIBLE_DEVICES="
 
 
-def sees(rows: Iterable[tuple[str, str | None]]) -> list[str]:
-    tasks = [
-        (script, [SEES], {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable})
-        for script, variable in rows
-    ]
-    return [said.strip() for said, _ in answers("from helpers.frameworks import devices", tasks)]
-
-
-def test_stand_in_visible_gpus() -> None:
-    said = sees((script, variable) for script, variable, _ in VISIBLE)
-    for (script, variable, expected), line in zip(VISIBLE, said, strict=True):
-        assert line.startswith(expected), f"{variable} on {script}"
-        assert line.endswith(NO_GPUS) == expected.startswith(NO_START) and line.isprintable()
+@pytest.mark.parametrize(("script", "variable", "expected"), VISIBLE)
+def test_stand_in_visible_gpus(script: str, variable: str | None, expected: str) -> None:
+    given = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
+    line = run(script, sys.executable, "-c", SEES, **given).stdout.strip()
+    assert line.startswith(expected)
+    assert line.endswith(NO_GPUS) == expected.startswith(NO_START) and line.isprintable()
 
 
 def test_stand_in_a_run_on_the_cpu_leaves_the_gpus_and_their_driver_alone(suite: Suite) -> None:
