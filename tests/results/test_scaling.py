@@ -39,6 +39,17 @@ def test_a_known_law_is_found_again_within_1_percent(compared: comparison.Compar
     assert answer.verdict == "training x 36.16, steady state x 36.16"
 
 
+def test_the_table_has_each_ratio(tmp_path: Path) -> None:
+    one, eight = law.make(devices=1), law.make(devices=8)
+    eight["synthetic"] = records.rounds(0.5 * law.ALONE * law.speed_up(8))
+    eight["training"]["seconds"] /= 2
+    compared = comparison.load(law.save(tmp_path / "b", [one, eight]))
+    shown = scaling.table(compared).frame.loc["PyTorch"]
+    found = [shown[name] for name in ("training time", "images/s", "efficiency")]
+    assert found == ["14.04", "7.02", "88 %"]
+    assert shown["synthetic efficiency"].startswith("35 % (")
+
+
 def test_who_never_got_there_has_no_factor(tmp_path: Path) -> None:
     runs = [law.make(devices=1, seed=seed) for seed in (0, 1)]
     runs += [law.make(devices=8, seed=0), law.make(devices=8, seed=1, needed=90)]  # ends at 52 %
