@@ -8,7 +8,7 @@ import pytest
 
 from helpers import paths
 from helpers.frameworks import capabilities
-from helpers.frameworks.capabilities import LOCKS, Code, Gpu
+from helpers.frameworks.capabilities import LOCKS, Gpu
 
 ENVIRONMENTS = paths.ROOT / "environments"
 sys.path.insert(0, str(ENVIRONMENTS))
@@ -58,14 +58,11 @@ def test_code_that_the_driver_has_to_compile_is_known(
     assert capabilities.compiles_first(kernel, [Gpu("a GPU", capability)]) == compiles
 
 
-def row(lock: str, code: Code) -> str:
-    """A lock's row in the documentation's table."""
-    machine_code, ptx = (", ".join(each.split()) for each in (code.machine_code, code.ptx))
-    compiled = f"{ptx}: driver {code.ptx_driver}" if ptx else ""
-    return f"| `{lock}.txt` | {machine_code} | {compiled} | {code.driver} |"
-
-
 @pytest.mark.parametrize("lock", FOR_GPUS)
 def test_the_documentation_has_the_table(lock: str) -> None:
+    code = FOR_GPUS[lock]
+    machine_code, ptx = (", ".join(each.split()) for each in (code.machine_code, code.ptx))
+    compiled = f"{ptx}: driver {code.ptx_driver}" if ptx else ""
     page = (ENVIRONMENTS.parent / "docs" / "environments.md").read_text(encoding="utf-8")
-    assert row(lock, FOR_GPUS[lock]) in page.splitlines()
+    row = f"| `{lock}.txt` | {machine_code} | {compiled} | {code.driver} |"
+    assert row in page.splitlines()

@@ -6,8 +6,9 @@ from helpers.frameworks.capabilities import Gpu
 from helpers.frameworks.cpu_cores import SHARED
 
 
-def with_gpus(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+def with_gpus(monkeypatch: pytest.MonkeyPatch, *names: str, cores: int = 8) -> None:
     monkeypatch.setattr(devices, "visible", lambda: [Gpu(name) for name in names])
+    monkeypatch.setattr(cpu_cores, "machine", lambda: [(number,) for number in range(cores)])
 
 
 def test_auto_takes_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,18 +42,12 @@ def test_auto_computes_in_tf32_where_every_gpu_has_it(
     assert (devices.precision("auto"), devices.precision("bf16")) == (precision, "bf16")
 
 
-def with_cores(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    machine = [(number,) for number in range(count)]
-    monkeypatch.setattr(cpu_cores, "machine", lambda: machine)
-
-
 @pytest.mark.parametrize(("cores", "count", "each"), [(1, 1, 1), (2, 2, 1), (8, 2, 4)])
 def test_auto_without_a_gpu_is_two_devices_with_cores_of_their_own(
     cores: int, count: int, each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or one, where there is only one core."""
-    with_gpus(monkeypatch)
-    with_cores(monkeypatch, cores)
+    with_gpus(monkeypatch, cores=cores)
     found = devices.resolve("auto")
     assert (found.kind, found.count) == ("cpu", count)
     assert [cpu.threads for cpu in found.cpus] == [each] * count
@@ -62,8 +57,7 @@ def test_auto_without_a_gpu_is_two_devices_with_cores_of_their_own(
 def test_devices_that_share_cores_say_that_they_are_not_ranked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with_gpus(monkeypatch)
-    with_cores(monkeypatch, 2)
+    with_gpus(monkeypatch, cores=2)
     with pytest.raises(UserError, match=r"give 2 at most\. With cores_per_device 'shared'"):
         devices.resolve(3)
     found = devices.resolve(3, SHARED)
@@ -73,12 +67,10 @@ def test_devices_that_share_cores_say_that_they_are_not_ranked(
 def test_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     with_gpus(monkeypatch, "A100", "A100")
     assert devices.resolve("1").names == ("A100",)
-    with pytest.raises(
-        UserError, match=r"^devices 3: this process sees 2 GPU\(s\); give 2 at most"
-    ):
+    told = r"^devices 3: this process sees 2 GPU\(s\); give 2 at most"
+    with pytest.raises(UserError, match=told):
         devices.resolve(3)
     with_gpus(monkeypatch)
-    with_cores(monkeypatch, 8)
     assert devices.resolve(8).count == 8
 
 

@@ -29,30 +29,20 @@ except replicas.ReplicaError as error:
 """
 
 
-def replicas_in(folder: Path, how: str) -> str:
-    modules = folder.with_name(f"{folder.name}-modules")
-    modules.mkdir(exist_ok=True)
-    # As frameworks may: the server that forks the replicas knows a temporary folder already.
-    (modules / "eager.py").write_text("import tempfile; tempfile.gettempdir()")
-    env = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": f"{paths.ROOT}:{modules}"}
-    words = [sys.executable, "-c", RUN, how]
-    done = subprocess.run(words, env=env, capture_output=True, text=True)
-    assert not done.stderr
-    return done.stdout
-
-
-@pytest.fixture
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A temporary folder with a short name, as sockets need it."""
-    return tmp_path_factory.mktemp("t")
-
-
 @pytest.mark.parametrize(
     ("how", "said"),
     [("ends", "/replicas-"), ("fails", "planted"), ("dies", "died with exit code -9")],
 )
-def test_replicas_leave_nothing(empty: Path, how: str, said: str) -> None:
-    assert said in replicas_in(empty, how)
+def test_replicas_leave_nothing(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, how: str, said: str
+) -> None:
+    empty = tmp_path_factory.mktemp("t")  # a short name, as sockets need it
+    # As frameworks may: the server that forks the replicas knows a temporary folder already.
+    (tmp_path / "eager.py").write_text("import tempfile; tempfile.gettempdir()")
+    env = {**os.environ, "TMPDIR": str(empty), "PYTHONPATH": f"{paths.ROOT}:{tmp_path}"}
+    words = [sys.executable, "-c", RUN, how]
+    done = subprocess.run(words, env=env, capture_output=True, text=True)
+    assert said in done.stdout and not done.stderr
     assert not list(empty.iterdir())
 
 

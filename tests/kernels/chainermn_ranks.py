@@ -1,13 +1,10 @@
 """What tests have ChainerMN's ranks do; imported by the ranks too."""
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import notebook_program
 import numpy as np
-import ranks_tools
 import trained_on_ranks
 
 from helpers.fairness import reference
@@ -30,7 +27,7 @@ def small(folder: Path) -> Names:
     """Parameters: a small network and few images."""
     with exchange.first_rank_first():
         if not (folder / "recipe").exists():
-            trained_on_ranks.prepare(folder, "chainer")
+            trained_on_ranks.prepare(folder, "chainermn")
     return trained_on_ranks.given(str(folder), 1)
 
 
@@ -58,18 +55,3 @@ def run_to_the_end(folder: Path, *, stopped: bool = False, resume: bool = False)
     samplers.stop(names["run"].monitor)
     exchange.exchange(None)  # rank 0 has written what it keeps
     return {} if stopped else weights.load(folder / "run" / "weights.safetensors")
-
-
-def fail(folder: str, how: str) -> None:
-    """Rank 1 raises, or is killed, before its second step, in which the others wait for it."""
-    names = names_of(Path(folder))
-    replica = names["make_replica"](names["build_model"]())
-    loader = names["make_loader"](names["run"].train_part, True)
-    batch = next(iter(loader))
-    names["train_steps"](replica, [batch], 1)
-    (Path(folder) / "failed").touch()
-    if ranks_tools.here().rank == 1:
-        if how == "raises":
-            raise ValueError("no such image")
-        os.kill(os.getpid(), signal.SIGKILL)
-    names["train_steps"](replica, [batch], 1)

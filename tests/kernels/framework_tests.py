@@ -15,9 +15,10 @@ import numpy as np
 import own_networks
 import pytest
 
-from helpers.errors import UnsupportedError
+from helpers.errors import UnsupportedError, UserError
 from helpers.fairness import one_step, reference, reference_checks
 from helpers.fairness.check_results import Check
+from helpers.networks import custom
 from helpers.networks.shapes import shapes
 from helpers.recipe import RECIPES
 from helpers.recipe.settings import PRECISIONS
@@ -26,15 +27,20 @@ STEP = "running variance after a step"
 
 
 @dataclass(frozen=True)
-class OfFramework:
+class OfPrograms:
     """What the tests run on."""
 
     framework: Any
     networks: ModuleType
     devices: Sequence[Any]
     """Two CPU devices."""
+    notebooks: Sequence[str]
+    seen: Callable[[Any, np.ndarray], np.ndarray]
+    """What the notebook's network sees of pixels (N, H, W, C), as floats (N, 3, H, W)."""
     known: frozenset[str] = frozenset()
     """Rows of the fairness check that are a known difference."""
+    kept: str = "replica 0's"
+    """Whose running statistics are kept of two devices'."""
 
     @property
     def module(self) -> str:
@@ -43,12 +49,12 @@ class OfFramework:
 
 
 @pytest.fixture(scope="module")
-def adapter(request: pytest.FixtureRequest) -> OfFramework:
-    found: OfFramework = request.module.ADAPTER
+def adapter(request: pytest.FixtureRequest) -> OfPrograms:
+    found: OfPrograms = request.module.ADAPTER
     return found
 
 
-def test_weights_that_do_not_fit_are_refused(adapter: OfFramework) -> None:
+def test_weights_that_do_not_fit_are_refused(adapter: OfPrograms) -> None:
     arrays, load = reference.shallow_arrays(), adapter.framework.load_weights
     model = adapter.framework.shallow(arrays, adapter.devices)
     with pytest.raises(ValueError, match=r"classifier\.odd"):
@@ -72,7 +78,7 @@ def assert_float32_is_float32(
 
 
 def test_a_precision_that_it_cannot_compute_in_is_refused_with_its_reason(
-    adapter: OfFramework,
+    adapter: OfPrograms,
 ) -> None:
     reasons = {name: adapter.framework.SKIPPED.get(name) for name in PRECISIONS}
     for precision in (name for name, reason in reasons.items() if reason):
@@ -82,7 +88,7 @@ def test_a_precision_that_it_cannot_compute_in_is_refused_with_its_reason(
         adapter.framework.configure("tf32", "cpu")
 
 
-def test_the_step_of_the_self_test_is_right_and_another_is_not(adapter: OfFramework) -> None:
+def test_the_step_of_the_self_test_is_right_and_another_is_not(adapter: OfPrograms) -> None:
     taken: list[Any] = []
 
     def gradients(*given: Any) -> Any:
@@ -108,7 +114,7 @@ def test_the_step_of_the_self_test_is_right_and_another_is_not(adapter: OfFramew
 Arrays = Mapping[str, np.ndarray]
 
 
-def builder(adapter: OfFramework, network: str, **norms: Any) -> Callable[[Arrays], Any]:
+def builder(adapter: OfPrograms, network: str, **norms: Any) -> Callable[[Arrays], Any]:
     """What makes a network of its weights; ``norms`` are other settings of BatchNorm."""
 
     def build_model(arrays: Arrays) -> Any:
@@ -121,7 +127,7 @@ def builder(adapter: OfFramework, network: str, **norms: Any) -> Callable[[Array
     return build_model
 
 
-def test_resnet50_is_the_references(adapter: OfFramework) -> None:
+def test_resnet50_is_the_references(adapter: OfPrograms) -> None:
     """On one device: that several give the same is the notebooks' to show, of other networks."""
     network, framework, one = "resnet50", adapter.framework, adapter.devices[:1]
     build_model, start = builder(adapter, network), reference.arrays(network)
@@ -145,19 +151,55 @@ def assert_in_double(checks: Iterable[Check]) -> None:
     assert len(exact) >= 5, "logits, loss and three gradients"
 
 
-def of_logits(adapter: OfFramework, network: str, **norms: Any) -> str:
+def of_logits(adapter: OfPrograms, network: str, **norms: Any) -> str:
     """The verdict on a network's logits; ``norms`` as :func:`builder` has it."""
     model = adapter.framework.exact(builder(adapter, network, **norms), reference.arrays(network))
     return reference_checks.same_logits(adapter.framework, model, network).verdict
 
 
-def test_a_resnets_logits_are_the_references(adapter: OfFramework) -> None:
+def test_a_resnets_logits_are_the_references(adapter: OfPrograms) -> None:
     assert of_logits(adapter, "resnet44") == "pass"
 
 
-def test_its_weights_follow_from_the_seed(adapter: OfFramework, tmp_path: Path) -> None:
-    own_networks.assert_same_seed_same_bytes(adapter.framework, adapter.module, tmp_path)
+def test_its_weights_follow_from_the_seed(adapter: OfPrograms, tmp_path: Path) -> None:
+    """Twice, whatever was drawn in between; another seed draws others."""
+    framework, module = adapter.framework, adapter.module
+    recipe = own_networks.read(own_networks.recipe_of(tmp_path, module))
+    first = custom.initial(framework, recipe, 5)
+    other = own_networks.recipe_of(tmp_path / "other", module)
+    custom.initial(framework, own_networks.read(other), 3)
+    np.random.random(7)  # noqa: NPY002
+    again = custom.initial(framework, recipe, 5)
+    assert again.sha256 == first.sha256
+    for name, array in first.arrays.items():
+        assert np.array_equal(again.arrays[name], array), name
+    assert custom.initial(framework, replace(recipe, seed=1), 5).sha256 != first.sha256
 
 
-def test_mistakes_in_own_code_are_one_line_each(adapter: OfFramework, tmp_path: Path) -> None:
-    own_networks.assert_mistakes_are_one_line_each(adapter.networks, adapter.module, tmp_path)
+WRONG = {
+    "raises": ("def net(outputs):\n    1 / 0\n", ", line 2: ZeroDivisionError: division by zero"),
+    "another argument": (
+        "def net(outputs, width):\n    pass\n",
+        "missing 1 required positional argument: 'width'",
+    ),
+    "nothing": ("def net(outputs):\n    pass\n", "returns a NoneType, not a"),
+    "leaves": ("import sys\ndef net(outputs):\n    sys.exit(3)\n", ", line 3: SystemExit: 3"),
+    "at once": ("import nowhere\ndef net(outputs):\n    pass\n", "No module named 'nowhere'"),
+}
+"""Code that is wrong in any framework, and what is said of it."""
+
+
+def test_mistakes_in_own_code_are_one_line_each(adapter: OfPrograms, tmp_path: Path) -> None:
+    """What is wrong is told in one line, with the file and the function."""
+    # Seven logits, whatever was asked for.
+    seven = own_networks.NETS[adapter.module]
+    seven += "\n\nfive = net\n\n\ndef net(outputs):\n    return five(7)\n"
+    said = "for 2 images of 32 px its network returns [2, 7]: give 5 logits an image, [2, 5]"
+    for number, (code, told) in enumerate([*WRONG.values(), (seven, said)]):
+        folder = tmp_path / str(number)
+        recipe = own_networks.read(own_networks.recipe_of(folder, adapter.module, code))
+        with pytest.raises(UserError) as error:
+            adapter.networks.build("own", {}, recipe, 5)
+        line = str(error.value)
+        assert "\n" not in line and line.startswith(f"{folder.resolve() / 'mine.py'}: net(5)"), line
+        assert told in line, line

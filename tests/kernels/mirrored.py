@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from framework_tests import OfFramework
+from framework_tests import OfPrograms
 from notebook_program import Names, own_names
 from tensorflow.core.framework.dataset_options_pb2 import Options
 from tensorflow.python.ops import gen_dataset_ops
@@ -62,7 +62,7 @@ def test_nothing_that_is_iterated_is_tuned(
 
 @pytest.mark.parametrize(("execution", "devices"), [("compiled", 2), ("eager", 1)])
 def test_a_step_trains_the_same_in_other_ways(
-    adapter: OfFramework,
+    adapter: OfPrograms,
     request: pytest.FixtureRequest,
     tmp_path: Path,
     execution: str,

@@ -6,6 +6,7 @@ It says in ``NOTEBOOK`` what the nodes run.
 import os
 import signal
 from collections.abc import Callable
+from itertools import repeat
 from pathlib import Path
 from threading import Timer
 
@@ -13,7 +14,8 @@ import notebook_program
 import psutil
 import pytest
 import ranks_tools
-from trained_on_ranks import assert_the_same, given, module_of, on_ranks, prepare, train
+from notebook_program import module_of
+from trained_on_ranks import assert_the_same, given, on_ranks, prepare, train
 
 from helpers import record
 from helpers.launch.failures import RankError
@@ -57,14 +59,9 @@ def talk(notebook: str, folder: str, rank: int, victims: Callable[[], list[int]]
     names["build_model"]()
     run.framework.slowest(0.0, run.own_devices)
     if run.rank == rank:
-        Timer(2, kill, [victims]).start()
+        Timer(2, lambda: [*map(os.kill, victims(), repeat(signal.SIGKILL))]).start()
     while True:
         run.framework.slowest(0.0, run.own_devices)
-
-
-def kill(victims: Callable[[], list[int]]) -> None:
-    for victim in victims():
-        os.kill(victim, signal.SIGKILL)
 
 
 def itself() -> list[int]:

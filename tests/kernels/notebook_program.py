@@ -61,11 +61,15 @@ def names_of(
     return found
 
 
-def own_names(notebook: str, folder: Path, **given: Any) -> Names:
-    """The names of a notebook with a small custom network, whose check takes no time."""
+def module_of(notebook: str) -> str:
     row = row_of(notebook)
     assert row is not None
-    recipe = own_networks.recipe_of(folder / "recipe", row.module)
+    return row.module
+
+
+def own_names(notebook: str, folder: Path, **given: Any) -> Names:
+    """The names of a notebook with a small custom network, whose check takes no time."""
+    recipe = own_networks.recipe_of(folder / "recipe", module_of(notebook))
     return names_of(notebook, folder, recipe=str(recipe), **given)
 
 

@@ -1,14 +1,7 @@
 """What holds of somebody's own network in every framework, with a small one for each."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pytest
-
-from helpers.errors import UserError
-from helpers.networks import custom
 from helpers.recipe import Recipe, lookup
 
 NETS = {
@@ -176,6 +169,18 @@ weight_decay = 1e-3
 warmup_epochs = 1.5
 lr_schedule = {{gamma = 0.1, milestones = [2, 4]}}
 """
+OF_DEMO = """
+recipe = "demo"
+[model]
+{module} = "mine.py:{name}"
+[train]
+batch_size = 8
+epochs = 3
+optimizer = "sgd"
+momentum = 0.9
+learning_rate = 0.01
+weight_decay = 1e-4
+"""
 GREY = '''
 
 class Grey(Reader):
@@ -202,15 +207,7 @@ def recipe_of(folder: Path, module: str, code: str | None = None, name: str = "n
     """A recipe's file, and the code beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "mine.py").write_text(NETS[module] if code is None else code)
-    lines = ['recipe = "demo"', "[model]", f'{module} = "mine.py:{name}"', "[train]"]
-    lines += [
-        "batch_size = 8",
-        "epochs = 3",
-        'optimizer = "sgd"',
-        "momentum = 0.9",
-        "learning_rate = 0.01",
-    ]
-    (folder / "mine.toml").write_text("\n".join([*lines, "weight_decay = 1e-4", ""]))
+    (folder / "mine.toml").write_text(OF_DEMO.format(module=module, name=name))
     return folder / "mine.toml"
 
 
@@ -250,48 +247,3 @@ def recipe_of_all(folder: Path) -> Path:
 
 def read(path: Path) -> Recipe:
     return lookup(str(path), demo=True)
-
-
-def assert_same_seed_same_bytes(framework: Any, module: str, folder: Path) -> None:
-    """Twice, whatever was drawn in between; another seed draws others."""
-    recipe = read(recipe_of(folder, module))
-    first = custom.initial(framework, recipe, 5)
-    custom.initial(framework, read(recipe_of(folder / "other", module)), 3)
-    np.random.random(7)  # noqa: NPY002
-    again = custom.initial(framework, recipe, 5)
-    assert again.sha256 == first.sha256
-    for name, array in first.arrays.items():
-        assert np.array_equal(again.arrays[name], array), name
-    assert custom.initial(framework, replace(recipe, seed=1), 5).sha256 != first.sha256
-
-
-WRONG = {
-    "raises": ("def net(outputs):\n    1 / 0\n", ", line 2: ZeroDivisionError: division by zero"),
-    "another argument": (
-        "def net(outputs, width):\n    pass\n",
-        "missing 1 required positional argument: 'width'",
-    ),
-    "nothing": ("def net(outputs):\n    pass\n", "returns a NoneType, not a"),
-    "leaves": ("import sys\ndef net(outputs):\n    sys.exit(3)\n", ", line 3: SystemExit: 3"),
-    "at once": ("import nowhere\ndef net(outputs):\n    pass\n", "No module named 'nowhere'"),
-}
-"""Code that is wrong in any framework, and what is said of it."""
-
-
-def assert_one_line(networks: Any, module: str, folder: Path, code: str, said: str) -> None:
-    """What is wrong with the code is told in one line, with the file and the function."""
-    recipe = read(recipe_of(folder, module, code))
-    with pytest.raises(UserError) as error:
-        networks.build("own", {}, recipe, 5)
-    line = str(error.value)
-    assert "\n" not in line and line.startswith(f"{folder.resolve() / 'mine.py'}: net(5)"), line
-    assert said in line, line
-
-
-def assert_mistakes_are_one_line_each(networks: Any, module: str, folder: Path) -> None:
-    for number, (code, said) in enumerate(WRONG.values()):
-        assert_one_line(networks, module, folder / str(number), code, said)
-    # Seven logits, whatever was asked for.
-    code = f"{NETS[module]}\n\nfive = net\n\n\ndef net(outputs):\n    return five(7)\n"
-    said = "for 2 images of 32 px its network returns [2, 7]: give 5 logits an image, [2, 5]"
-    assert_one_line(networks, module, folder / "shape", code, said)

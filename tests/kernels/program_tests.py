@@ -4,8 +4,6 @@ A framework's test file has them by ``from program_tests import *``, and says in
 they run on.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice, product, repeat
 from pathlib import Path
 from typing import Any
@@ -15,27 +13,20 @@ import own_networks
 import pytest
 import shared_batches
 from framework_tests import *
-from notebook_cells import failed, recipe_of_resnet44, write_different_images
+from notebook_cells import SIDE, failed, recipe_of_resnet44, write_different_images
 from notebook_program import Names, fairness_check, in_each, names_of, own_names
 from resuming import assert_own_resumes
 
+import data_prep
+from data_prep.packed import pack_folder
+from data_prep.readers.catalog_reader import CatalogReader
 from helpers.errors import LoaderError
 from helpers.fairness import reference, reference_checks
 from helpers.fairness import training_loop as loop_checks
 from helpers.fairness.check_results import FairnessCheck
 from helpers.fairness.training_loop import RULES
 from helpers.networks.shapes import shapes
-
-
-@dataclass(frozen=True, kw_only=True)
-class OfPrograms(OfFramework):
-    """What the tests run on."""
-
-    notebooks: Sequence[str]
-    seen: Callable[[Names, np.ndarray], np.ndarray]
-    """What the notebook's network sees of pixels (N, H, W, C), as floats (N, 3, H, W)."""
-    kept: str = "replica 0's"
-    """Whose running statistics are kept of two devices'."""
+from helpers.training import image_data
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -123,20 +114,41 @@ def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(notebook: str, tmp_
 def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
     notebook: str, tmp_path: Path
 ) -> None:
-    shared_batches.assert_grey_is_read(notebook, tmp_path)
+    """From files, from a packed folder, and from a folder that is not prepared."""
+    written, files = write_different_images(tmp_path, ".png"), tmp_path / "files"
+    data_prep.resize_folder(written, files, size=SIDE, num_workers=1, progress=False)
+    pack_folder(files, tmp_path / "array", num_workers=1, progress=False)
+    names = names_of(notebook, tmp_path, data=str(files))
+    for source in (files, tmp_path / "array", written):
+        images = image_data.load_data(names["run"].setup.recipe.recipe, source)
+        shared_batches.assert_is_read(names, images, "image", lambda name: files / "images" / name)
 
 
 @pytest.mark.parametrize("suffix", [".png", pytest.param(".jpg", marks=pytest.mark.slow)])
 def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
     adapter: OfPrograms, notebook: str, tmp_path: Path, suffix: str
 ) -> None:
-    names = shared_batches.assert_colour_is_read(notebook, tmp_path, suffix)
+    """RGB images of classes, and three planes, each with its own mean."""
+    file, data = shared_batches.write_colour_images(tmp_path, suffix)
+    names = names_of(notebook, tmp_path, recipe=file, data=data)
     recipe = names["run"].setup.recipe.recipe
+    files = names["run"].images
+    catalog = files.reader.catalog
+    array = np.stack([shared_batches.pillows(Path(catalog.path(i))) for i in range(len(catalog))])
+    for reader in (
+        files.reader,
+        CatalogReader(catalog, array),
+        shared_batches.OwnReader(files.reader),
+    ):
+        shared_batches.assert_is_read(names, replace(files, reader=reader), "path", Path)
+    how: dict[str, Any] = {"size": 48, "format": suffix[1:].replace("jpg", "jpeg"), "channels": 3}
+    small = tmp_path / "small"
+    data_prep.resize_folder(data, small, reader="imagefolder", progress=False, **how)
+    images = image_data.load_data(recipe, small)
+    shared_batches.assert_is_read(names, images, "path", Path)
     image = reference_checks.canonical_image(recipe.crop, planes=3)
     (seen,) = adapter.seen(names, image[None])
-    assert np.abs(seen - reference_checks.expected_pixels(image, recipe)).max() < 1e-6, (
-        "three planes, each with its own mean"
-    )
+    assert np.abs(seen - reference_checks.expected_pixels(image, recipe)).max() < 1e-6
 
 
 def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(

@@ -47,6 +47,18 @@ def run(folder: Path, *cells: str, **how: Any) -> list[Any]:
     return [json.loads(path.read_text()) if path.exists() else None for path in kept]
 
 
+def under_mpiexec(ranks: int, program: str) -> Any:
+    """What a program of this folder prints last, which is JSON."""
+    words = [str(paths.MPIEXEC), "-n", str(ranks), sys.executable, "-m", "mpi4py"]
+    done = subprocess.run(
+        [*words, paths.ROOT / "tests" / "kernels" / program],
+        env=os.environ | {"PYTHONPATH": str(paths.ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def calls(name: str, *args: Any) -> str:
     """A cell that keeps what a function of this module gives."""
     return f"import ranks_tools as tools\ntools.keep(tools.{name}(*{args!r}))"
@@ -105,12 +117,6 @@ def nothing_is_left(folder: Path, seconds: float = 15.0) -> bool:
     while left(folder) and time.monotonic() < until:
         time.sleep(0.1)
     return not left(folder)
-
-
-def until_they_run(folder: Path) -> None:
-    """Until all ranks have met, and run their cells."""
-    while not (folder / "inside").exists():
-        time.sleep(0.05)
 
 
 def variables() -> dict[str, str]:

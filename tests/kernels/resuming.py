@@ -8,6 +8,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import notebook_program
 import numpy as np
@@ -61,14 +62,8 @@ def _start(notebook: str, folder: Path, *, resume: bool, recipe: Path) -> "subpr
     folder.mkdir(exist_ok=True)
     environment = os.environ | {"TMPDIR": own_temporary_folder()}
     with (folder / SAID).open("w") as out:  # a pipe would stay open as long as any grandchild
-        return subprocess.Popen(
-            command,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-            env=environment,
-        )
+        how: Any = {"stderr": subprocess.STDOUT, "start_new_session": True, "env": environment}
+        return subprocess.Popen(command, stdout=out, text=True, **how)
 
 
 def _end(process: "subprocess.Popen[str]", folder: Path) -> str:

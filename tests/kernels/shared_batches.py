@@ -5,19 +5,14 @@ epoch and its number in the part. Process k of a step has block k of the global 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from notebook_cells import SIDE, write_different_images
-from notebook_program import Names, in_each, names_of
+from notebook_program import Names, in_each
 from PIL import Image
 
-import data_prep
-from data_prep.packed import pack_folder
-from data_prep.readers.catalog_reader import CatalogReader
-from helpers.training import image_data, notebook_recipe
+from helpers.training import notebook_recipe
 from helpers.training.batch_arrays import in_memory
 from helpers.training.training_notes import FILLED
 
@@ -154,31 +149,3 @@ def assert_is_read(names: Names, images: Any, column: str, path: Callable[[str],
     assert np.array_equal(targets, images.targets(images.test))
     files = [path(entry) for entry in images.train[column]]
     assert_same(epoch, by_the_rule(run, train, lambda i: pillows(files[i]), 0, 0, 1))
-
-
-def assert_grey_is_read(notebook: str, folder: Path) -> None:
-    """From files, from a packed folder, and from a folder that is not prepared."""
-    written, files = write_different_images(folder, ".png"), folder / "files"
-    data_prep.resize_folder(written, files, size=SIDE, num_workers=1, progress=False)
-    pack_folder(files, folder / "array", num_workers=1, progress=False)
-    names = names_of(notebook, folder, data=str(files))
-    for source in (files, folder / "array", written):
-        images = image_data.load_data(names["run"].setup.recipe.recipe, source)
-        assert_is_read(names, images, "image", lambda name: files / "images" / name)
-
-
-def assert_colour_is_read(notebook: str, folder: Path, suffix: str) -> Names:
-    """RGB images of classes: from files, from memory, and by a custom reader."""
-    recipe, data = write_colour_images(folder, suffix)
-    names = names_of(notebook, folder, recipe=recipe, data=data)
-    files = names["run"].images
-    catalog = files.reader.catalog
-    array = np.stack([pillows(Path(catalog.path(i))) for i in range(len(catalog))])
-    for reader in (files.reader, CatalogReader(catalog, array), OwnReader(files.reader)):
-        assert_is_read(names, replace(files, reader=reader), "path", Path)
-    how: dict[str, Any] = {"size": 48, "format": suffix[1:].replace("jpg", "jpeg"), "channels": 3}
-    small = folder / "small"
-    data_prep.resize_folder(data, small, reader="imagefolder", progress=False, **how)
-    images = image_data.load_data(names["run"].setup.recipe.recipe, small)
-    assert_is_read(names, images, "path", Path)
-    return names

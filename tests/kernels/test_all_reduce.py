@@ -1,15 +1,12 @@
 """The ways to all-reduce, over real ranks: every grid, odd sizes, integers and floats."""
 
-import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ranks_tools
 
 from helpers import paths
 from helpers.all_reduce import grids, measure
@@ -19,17 +16,9 @@ RANKS = (2, 3, 4, 6, 8)
 
 
 @cache
-def found(ranks: int) -> dict[str, Any]:
+def found(ranks: int) -> Any:
     """What so many ranks say."""
-    words = [str(paths.MPIEXEC), "-n", str(ranks), sys.executable, "-m", "mpi4py"]
-    done = subprocess.run(
-        [*words, paths.ROOT / "tests/kernels/all_reduce_ranks.py"],
-        env=os.environ | {"PYTHONPATH": str(paths.ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    return ranks_tools.under_mpiexec(ranks, "all_reduce_ranks.py")
 
 
 @pytest.mark.parametrize("ranks", RANKS)

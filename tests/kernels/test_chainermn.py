@@ -3,8 +3,6 @@
 The ranks are real ones, under ``mpiexec``, and run the notebook's own cells.
 """
 
-import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +11,13 @@ import numpy as np
 import pytest
 import ranks_tools
 import shared_batches
+from nodes_tests import test_a_rank_that_dies_ends_all as test_a_rank_that_dies_ends_all
 from notebook_program import fairness_check, in_each
 
 from helpers.fairness import custom_network, process_checks
 from helpers.frameworks import chainermn as framework
-from helpers.launch.failures import RankError
 
-SOON = 15.0
-"""Seconds in which a run has ended, whatever has happened to it."""
+NOTEBOOK = on_ranks.NOTEBOOK
 
 
 def test_on_ranks(tmp_path: Path) -> None:
@@ -89,20 +86,3 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     found = on_ranks.run_to_the_end(tmp_path / "begun", resume=True)
     assert found.keys() == whole.keys()
     assert all(np.array_equal(found[name], array) for name, array in whole.items())
-
-
-@pytest.mark.parametrize(
-    ("how", "cause"),
-    [
-        pytest.param("raises", "ValueError: no such image", marks=pytest.mark.slow),
-        ("is killed", "killed (signal 9; out of memory?)"),
-    ],
-)
-def test_a_rank_that_fails_ends_all(tmp_path: Path, how: str, cause: str) -> None:
-    """The others wait for it in MPI, from which no exception would free them."""
-    cell = f"import chainermn_ranks as t\nt.fail({str(tmp_path)!r}, {how!r})"
-    with pytest.raises(RankError) as caught:
-        ranks_tools.run(tmp_path, cell, framework="chainermn")
-    assert time.time() - (tmp_path / "failed").stat().st_mtime < SOON
-    assert str(caught.value) == f"rank 1 on {os.uname().nodename}: {cause}"
-    assert ranks_tools.nothing_is_left(tmp_path)

@@ -4,11 +4,12 @@ Runs in the pytorch environment. The faults are in the reference, or in what PyT
 network cannot be made wrong by exactly so much. Rows without a network: ``test_helpers_fairness``.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from notebook_cells import failed
 from torchvision.models import densenet121
 
 from helpers.fairness import reference, reference_checks
@@ -36,8 +37,11 @@ def network() -> Any:
     return framework.exact(build_model, reference.arrays())
 
 
+ANSWERS: dict[Any, Any] = {}
+
+
 @pytest.fixture(autouse=True)
-def asked_once(monkeypatch: pytest.MonkeyPatch, answers: dict[Any, Any], network: Any) -> None:
+def asked_once(monkeypatch: pytest.MonkeyPatch, network: Any) -> None:
     """What the big network answers takes seconds, and is the same whatever fault is planted."""
 
     def remembering(ask: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,19 +49,14 @@ def asked_once(monkeypatch: pytest.MonkeyPatch, answers: dict[Any, Any], network
             if model is not network:
                 return ask(model, *given)
             question = ask.__name__, *(np.asarray(array).tobytes() for array in given[:2])
-            if question not in answers:
-                answers[question] = ask(model, *given)
-            return answers[question]
+            if question not in ANSWERS:
+                ANSWERS[question] = ask(model, *given)
+            return ANSWERS[question]
 
         return remembered
 
     for name in ("logits", "gradients", "train_forward"):
         monkeypatch.setattr(framework, name, remembering(getattr(framework, name)))
-
-
-@pytest.fixture(scope="module")
-def answers() -> dict[Any, Any]:
-    return {}
 
 
 @pytest.fixture
@@ -79,10 +78,6 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[str, float]], No
         monkeypatch.setattr(reference, "load", lambda network: changed)
 
     return move
-
-
-def failed(checks: Iterable[Check]) -> list[str]:
-    return [check.check for check in checks if check.verdict == "fail"]
 
 
 NETWORK = {
@@ -124,7 +119,7 @@ def test_faults_just_below_their_limits_pass(moved: Any, checks: Any) -> None:
 @pytest.mark.parametrize("quantity", ROWS)
 def test_a_fault_just_above_a_limit_fails_its_row(quantity: str, moved: Any, checks: Any) -> None:
     moved({quantity: ABOVE * LIMITS[quantity]})
-    assert failed(checks()) == [ROWS[quantity]]
+    assert failed(checks()) == {ROWS[quantity]}
 
 
 def test_where_training_is_in_float32_alone_the_limits_are_wider_and_that_is_said(
@@ -139,14 +134,14 @@ def test_where_training_is_in_float32_alone_the_limits_are_wider_and_that_is_sai
         return single
 
     checks = reference_checks.same_in_training(framework, build, None)
-    assert failed(checks) == []
+    assert failed(checks) == set()
     assert checks[0].reason == "no such training here"
     assert {check.threshold for check in checks} == {SINGLE}
     rounding = max(check.difference or 0.0 for check in checks)
     assert STATISTICS < rounding < 0.75 * SINGLE  # 0.54 on one thread of an AMD EPYC
     for quantity, row in TRAINING.items():
         moved({quantity: 2 * SINGLE})
-        assert failed(reference_checks.same_in_training(framework, build, None)) == [row]
+        assert failed(reference_checks.same_in_training(framework, build, None)) == {row}
 
 
 @pytest.fixture
@@ -196,9 +191,9 @@ def test_averages_of_averages_are_known_and_the_rest_is_held_to_the_limit(
     assert 0.05 < (uneven.difference or 0.0) < 0.5
 
     devices(by={4: ABOVE * EXACT})
-    assert failed(on_all(2)) == [EVEN]
+    assert failed(on_all(2)) == {EVEN}
     devices(by={3: ABOVE * EXACT})
-    assert failed(on_all(2)) == [UNEVEN]
+    assert failed(on_all(2)) == {UNEVEN}
     devices(by={4: 1.0})
     assert on_all(2)[0].reason == "2 times as long: a sum in place of a mean?"
 
@@ -210,7 +205,7 @@ def test_a_framework_that_weighs_its_devices_by_their_images_passes(
     found = [(c.check, c.verdict, c.reason) for c in on_all(2)]
     assert found == [(EVEN, "pass", AVERAGED), (UNEVEN, "pass", AVERAGED)]
     devices(by_images=True, by={3: ABOVE * EXACT})
-    assert failed(on_all(2)) == [UNEVEN]
+    assert failed(on_all(2)) == {UNEVEN}
     assert reference_checks.uneven_on_all_devices(framework, ONE * 2).verdict == "fail"
 
 
@@ -218,7 +213,7 @@ def test_two_devices_are_held_against_the_reference(devices: Any, on_all: Any, m
     devices()
     for name in reference.KEPT["densenet121"].gradients:  # the three as one vector
         moved({name: 1e-6})
-        assert failed(on_all(2)) == [EVEN]
+        assert failed(on_all(2)) == {EVEN}
 
 
 def test_more_devices_than_half_the_images_get_more_images(devices: Any, on_all: Any) -> None:
@@ -227,4 +222,4 @@ def test_more_devices_than_half_the_images_get_more_images(devices: Any, on_all:
     assert [check.verdict for check in on_all(3)] == ["pass", "expected"]
     assert calls == [(6, 1), (6, 3), (5, 1), (5, 3), (2, 1), (2, 1), (1, 1)]
     devices(by={6: ABOVE * EXACT})
-    assert failed(on_all(3)) == [EVEN]
+    assert failed(on_all(3)) == {EVEN}

@@ -3,18 +3,12 @@
 Runs in the chainer environment: ``.venvs/chainer/bin/python -m pytest`` with this file.
 """
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import chainermn
-import chainermn_grids
 import pytest
 import ranks_tools
 
-from helpers import paths
 from helpers.all_reduce import grids
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import chainermn as framework
@@ -28,14 +22,7 @@ CHECK = framework.OWN_PARAMETERS["all_reduce"]
 
 def test_gradients_are_those_of_naive() -> None:
     """Integers bit for bit, on every grid and rank."""
-    ranks = [str(paths.MPIEXEC), "-n", str(RANKS), sys.executable, "-m", "mpi4py"]
-    done = subprocess.run(
-        [*ranks, str(chainermn_grids.__file__)],
-        env=os.environ | {"PYTHONPATH": str(paths.ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = ranks_tools.under_mpiexec(RANKS, "chainermn_grids.py")
     assert len(found) == 2 * len(grids.of(RANKS))
     assert {text: wrong for text, wrong in found.items() if wrong} == {}
 

@@ -8,23 +8,15 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from notebook_program import names_of
 from tensorflow.python.eager import context
 
 from helpers.fairness import reference
-from helpers.frameworks import (
-    devices,
-    installed,
-    keras,
-    tensorflow,
-    tensorflow_strategies,
-)
+from helpers.frameworks import devices, installed, keras, tensorflow, tensorflow_strategies
 from helpers.frameworks.capabilities import Gpu
 
 MODULES = {"tensorflow": tensorflow, "keras": keras}
@@ -117,30 +109,18 @@ def test_on_gpus_nothing_moves_to_the_cpu_but_what_python_notes_stand_in(module:
     assert [each.rpartition("/")[2] for each in notes] == ["device:CPU:0"]
 
 
-class OnGpu:
-    """A tensor whose copy to the host notes that it has begun, and takes what it is given."""
-
-    def __init__(self, begun: list[Any]) -> None:
-        self.begun = begun
-
-    def numpy(self) -> np.ndarray:
-        self.begun.append(self)
-        return np.zeros(())
-
-
 def test_the_clock_waits_for_this_step_alone_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies that begin when the next step is queued would come after it."""
-    interval, begun = sys.getswitchinterval(), list[Any]()
-    last = OnGpu(begun)
+    interval, last = sys.getswitchinterval(), mock.Mock()  # whose copy to the host is noted
     monkeypatch.setattr(tensorflow.tf, "device", lambda device: nullcontext())
     monkeypatch.setattr(tensorflow.tf, "zeros", lambda shape: last)
     tensorflow._WAITING.submit(int).result()  # a thread that exists is not waited for
     sys.setswitchinterval(10.0)  # no thread takes its turn unless it is given it
     try:
         wait = tensorflow.queued("GPU:0")
-        at_once = list(begun)
+        at_once = last.numpy.call_count
     finally:
         sys.setswitchinterval(interval)
     assert wait is not None
     wait()
-    assert at_once == begun == [last]
+    assert at_once == last.numpy.call_count == 1

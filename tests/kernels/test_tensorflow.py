@@ -79,10 +79,4 @@ def seen(names: Names, pixels: np.ndarray) -> np.ndarray:
     return found.transpose(0, 3, 1, 2)
 
 
-ADAPTER = OfPrograms(
-    framework,
-    networks,
-    TWO,
-    notebooks=(NOTEBOOK,),
-    seen=seen,
-)
+ADAPTER = OfPrograms(framework, networks, TWO, notebooks=(NOTEBOOK,), seen=seen)

@@ -16,22 +16,17 @@ from notebook_program import UNCHANGED, Changes
 
 from helpers import record
 from helpers.fairness import process_checks
-from helpers.frameworks import row_of
+from helpers.frameworks import networks_of, row_of
 from helpers.networks import weights
 
 
 def prepare(folder: Path, module: str) -> Path:
     """Images and a recipe in this folder."""
     write_different_images(folder, ".png")
+    module = networks_of(module)
     code = own_networks.NETS[module].replace("Dropout(0.1", "Dropout(0.0")  # which never repeats
     own_networks.recipe_of(folder / "recipe", module, code)
     return folder
-
-
-def module_of(notebook: str) -> str:
-    row = row_of(notebook)
-    assert row is not None
-    return row.module
 
 
 def given(folder: str, devices: int) -> dict[str, Any]:

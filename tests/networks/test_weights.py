@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -13,6 +14,16 @@ from helpers.frameworks import ROWS
 from helpers.networks import shapes, weights
 
 
+def said_in(kernel: str, code: str, *words: str, **environment: str) -> str:
+    """What a program prints in a kernel's environment."""
+    python = paths.VENVS / kernel / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"the {kernel} environment is not built")
+    command, env = [str(python), "-c", code, *words], os.environ | environment
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
 def test_seeded_weights_are_the_same_bytes_everywhere() -> None:
     # One digest for every kernel: NumPy 1.23 (mxnet, chainer) and 2 alike.
     assert weights.canonical("random", seed=0).sha256.startswith("35911202cadc3978")
@@ -21,16 +32,12 @@ def test_seeded_weights_are_the_same_bytes_everywhere() -> None:
 
 @pytest.mark.parametrize("kernel", sorted({row.kernel for row in ROWS}))
 def test_same_bytes_in_kernel(kernel: str) -> None:
-    python = paths.VENVS / kernel / "bin" / "python"
-    if not python.exists():
-        pytest.skip(f"the {kernel} environment is not built")
     code = (
         "from helpers.networks import shapes, weights\n"
         "for name in shapes.NETWORKS: print(weights.canonical('random', network=name).sha256)"
     )
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     expected = [weights.canonical("random", network=name).sha256 for name in shapes.NETWORKS]
-    assert done.stdout.split() == expected
+    assert said_in(kernel, code).split() == expected
 
 
 def test_seeded_weights_are_he_normal() -> None:
@@ -55,9 +62,8 @@ def test_a_resnets_are_over_the_fan_out(name: str) -> None:
 def test_none_publishes_imagenets_weights_of_resnet44() -> None:
     found = weights.canonical("auto", network="resnet44", outputs=10, seed=3)
     assert found.source == "random" and "no published ImageNet weights" in found.note
-    assert (
-        found.sha256 == weights.canonical("random", network="resnet44", outputs=10, seed=3).sha256
-    )
+    seeded = weights.canonical("random", network="resnet44", outputs=10, seed=3)
+    assert found.sha256 == seeded.sha256
     with pytest.raises(UserError, match=r"resnet44\); use weights=random"):
         weights.canonical("imagenet", network="resnet44")
 
@@ -120,12 +126,58 @@ weights.fetch_imagenet(folder / "cache.safetensors", network)
 @pytest.mark.parametrize("network", ["densenet121", "resnet50"])
 def test_torchvisions_file_is_converted(network: str, tmp_path: Path) -> None:
     """A file in the published form (old key names) is renamed and cached."""
-    python = paths.VENVS / "pytorch" / "bin" / "python"
-    if not python.exists():
-        pytest.skip("the pytorch environment is not built")
-    words, env = [str(python), "-c", FETCH, str(tmp_path), network], {"TORCH_HOME": str(tmp_path)}
-    subprocess.run(words, env=os.environ | env, capture_output=True, text=True, check=True)
+    said_in("pytorch", FETCH, str(tmp_path), network, TORCH_HOME=str(tmp_path))
     arrays = weights.load(tmp_path / "cache.safetensors")
     last = shapes.head(network)
     expected = {n: s for n, s in shapes.shapes(network).items() if not n.startswith(last)}
     assert {name: array.shape for name, array in arrays.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("network", "outputs", "parameters"),
+    [
+        ("densenet121", 1000, 7_978_856),  # torchvision's documentation
+        ("densenet121", 14, 6_968_206),
+        ("resnet50", 1000, 25_557_032),  # torchvision's documentation
+        ("resnet44", 10, 658_586),  # He et al. 2015, table 6: 0.66 million
+    ],
+)
+def test_parameters_are_those_published(network: str, outputs: int, parameters: int) -> None:
+    found = shapes.shapes(network, outputs)
+    trained = [name for name in found if not name.endswith(shapes.RUNNING)]
+    assert sum(np.prod(found[name]) for name in trained) == parameters
+
+
+LAYOUT = """
+import json, torch
+from helpers.networks import pytorch, weights
+from helpers.networks.shapes import NETWORKS
+from helpers.recipe import RECIPES
+for network in NETWORKS:
+    arrays = weights.seeded(14, 0, network)
+    with torch.device("meta"):
+        state = pytorch.build(network, arrays, RECIPES["chexnet"]).state_dict()
+    print(json.dumps([(n, v.shape) for n, v in state.items() if "num_batches" not in n]))
+"""
+
+
+def test_names_shapes_and_order_are_torchvisions() -> None:
+    said = said_in("pytorch", LAYOUT).splitlines()
+    for network, line in zip(shapes.NETWORKS, said, strict=True):
+        there = [(name, tuple(shape)) for name, shape in json.loads(line)]
+        assert there == list(shapes.shapes(network).items())
+
+
+def test_a_net_is_known_by_its_number_of_arrays() -> None:
+    known = [list(shapes.shapes(name)) for name in (shapes.SHALLOW, *shapes.NETWORKS)]
+    assert len({len(names) for names in known}) == len(known)
+    for names in known:
+        assert shapes.names_by_count(len(names)) == names
+    with pytest.raises(ValueError, match="8 arrays is none of densenet121, resnet44, resnet50"):
+        shapes.names_by_count(8)
+
+
+@pytest.mark.parametrize("network", shapes.NETWORKS)
+def test_the_outputs_are_told_by_the_weights(network: str) -> None:
+    arrays = {name: np.zeros(shape) for name, shape in shapes.shapes(network, 5).items()}
+    assert shapes.outputs_of(network, arrays) == 5
