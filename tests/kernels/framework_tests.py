@@ -178,10 +178,7 @@ def test_its_weights_follow_from_the_seed(adapter: OfPrograms, tmp_path: Path) -
 
 WRONG = {
     "raises": ("def net(outputs):\n    1 / 0\n", ", line 2: ZeroDivisionError: division by zero"),
-    "another argument": (
-        "def net(outputs, width):\n    pass\n",
-        "missing 1 required positional argument: 'width'",
-    ),
+    "another argument": ("def net(outputs, width):\n    pass\n", "required positional argument:"),
     "nothing": ("def net(outputs):\n    pass\n", "returns a NoneType, not a"),
     "leaves": ("import sys\ndef net(outputs):\n    sys.exit(3)\n", ", line 3: SystemExit: 3"),
     "at once": ("import nowhere\ndef net(outputs):\n    pass\n", "No module named 'nowhere'"),

@@ -62,16 +62,12 @@ def test_nothing_that_is_iterated_is_tuned(
 
 @pytest.mark.parametrize(("execution", "devices"), [("compiled", 2), ("eager", 1)])
 def test_a_step_trains_the_same_in_other_ways(
-    adapter: OfPrograms,
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    execution: str,
-    devices: int,
+    adapter: OfPrograms, tmp_path: Path, execution: str, devices: int
 ) -> None:
     """As a graph, operation by operation, and compiled by XLA."""
     found = []
     for how in ("default", execution):
-        names = own_names(request.module.NOTEBOOK, tmp_path, execution=how, devices=devices)
+        names = own_names(adapter.notebooks[0], tmp_path, execution=how, devices=devices)
         try:
             replica = names["make_replica"](names["build_model"]())
             watch = adapter.framework.watch(replica)

@@ -135,11 +135,8 @@ def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
     files = names["run"].images
     catalog = files.reader.catalog
     array = np.stack([shared_batches.pillows(Path(catalog.path(i))) for i in range(len(catalog))])
-    for reader in (
-        files.reader,
-        CatalogReader(catalog, array),
-        shared_batches.OwnReader(files.reader),
-    ):
+    own = shared_batches.OwnReader(files.reader)
+    for reader in (files.reader, CatalogReader(catalog, array), own):
         shared_batches.assert_is_read(names, replace(files, reader=reader), "path", Path)
     how: dict[str, Any] = {"size": 48, "format": suffix[1:].replace("jpg", "jpeg"), "channels": 3}
     small = tmp_path / "small"
