@@ -1,8 +1,7 @@
 """A real Slurm on this machine, for tests: a controller and two nodes, from Debian's packages.
 
-The packages are unpacked, not installed, once per machine, into a folder of the user's cache;
-daemons, ports, keys and state are the test's own. Where that cannot be had, tests skip with the
-reason.
+The packages are unpacked, not installed, into a folder of the user's cache, once. Where that cannot
+be had, tests skip with the reason.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The world's rows: one fault each, and every limit held just above and just below.
-
-What processes answered is made up here; real loaders and loops with faults planted are in
-``tests/kernels``.
-"""
+"""The world's rows: one fault each, and every limit held just above and just below."""
 
 from dataclasses import replace
 from typing import Any
@@ -40,9 +36,8 @@ def joined(answers: list[Answer], hosts: int = 1) -> Check:
 
 
 def test_all_joined() -> None:
-    assert joined(ANSWERS) == Check(
-        "processes and devices that joined", 0.0, 0.0, "2 processes, 2 devices, 1 host"
-    )
+    said = "2 processes, 2 devices, 1 host"
+    assert joined(ANSWERS) == Check(process_checks.JOINED, 0.0, 0.0, said)
     alone = [answer(0, last=0.0)]
     assert process_checks.joined(alone, 1, 1, 1).reason == "1 process, 1 device, 1 host"
     apart = [answer(0), answer(1, host="other", process=100)]

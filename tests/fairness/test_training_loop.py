@@ -1,8 +1,4 @@
-"""The training loop's limits: for each row of each precision a fault just above, one just below.
-
-What a loop would have come to is here the reference's own numbers, moved by a little; real loops
-are in ``tests/kernels``.
-"""
+"""The training loop's limits, on the reference's own numbers: faults just above and just below."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -281,7 +277,6 @@ def test_the_global_batchs_are_told_from_an_average(
 
 
 def test_statistics_of_none_fail() -> None:
-    """Those that each device had at the start, or the last two replicas' average."""
     start = START[MEAN].astype(float)
     checks = checks_of(lambda t, r: with_statistics(t, start) if t.steps == 1 else r)
     assert failed(checks) == [SURVIVE]
