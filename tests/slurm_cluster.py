@@ -27,10 +27,8 @@ PACKAGES = (
 UNPACKED = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "slurm-for-tests"
 LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/slurm-wlm")
 NODES = ("n1", "n2")
-DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
-"""Started by these names, as where they are installed: by any other they count no GPUs."""
-BEGIN = 30.0
-"""Seconds within which the nodes are there."""
+DAEMONS = ("slurmctld", "slurmd", "slurmstepd")  # by any other name they count no GPUs
+BEGIN = 30.0  # seconds within which the nodes are there
 AGAIN = 10
 """Seconds for which a requeued job waits, so that nothing still said of its first start can reach
 the second. Slurm's own number is 120."""
