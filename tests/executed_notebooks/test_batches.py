@@ -7,7 +7,6 @@ from typing import Any
 
 import executed_batch
 import pytest
-from copied import SHORT_TURNS
 from own_networks import recipe_of_all
 
 from helpers import paths, record
@@ -33,7 +32,7 @@ def executed(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     words: list[str | Path] = ["--nbmake"]
     words += [paths.NOTEBOOKS / f"{notebook}.ipynb" for notebook in TRAINED]
     variables = {"ROSETTA_RUNS": str(runs), "TMPDIR": str(runs / "temporary")}
-    variables["PYTHONPATH"] = SHORT_TURNS
+    variables["PYTHONPATH"] = f"{paths.ROOT / 'tests' / 'short_turns'}:{paths.ROOT}"
     executed_batch.in_lab("pytest", *words, "--recipe", recipe, **variables)
     return runs / "interactive"
 
