@@ -222,3 +222,24 @@ def test_ignored_signals_stay_ignored(recorders: Callable[..., subprocess.Popen[
     recorder.send_signal(signal.SIGHUP)
     recorder.communicate(timeout=300)
     assert recorder.returncode == 0 and ended(number)
+
+
+def test_what_changed_while_the_disk_was_full_is_known_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory changes once, in the sample that is lost."""
+    header = json.loads(samples_file(write(tmp_path / "sound", {})).read_text().splitlines()[0])
+    monkeypatch.setattr(os, "write", Disk(4, errno.ENOSPC, 3))
+    monkeypatch.setattr(trace_files, "MOST_OWED", 0)
+    out = Writer(samples_file(tmp_path / "t"))
+    out.line(header)
+    for second in range(SAMPLES):
+        changed = {0, 1} if second == 4 else {0}
+        out.sample(float(second), [float(second), 7.0 if second < 4 else 9.0], changed)
+    out.event(SAMPLES, "end", why="closed")
+    out.close()
+    monkeypatch.undo()
+    trace = gpumon.read(tmp_path / "t")
+    memory = trace.to_pandas()["host/memory used (MiB)"].dropna()
+    assert trace.recording.gaps and 4.0 not in memory.index
+    assert set(memory.loc[5.0:]) == {9.0}

@@ -83,7 +83,7 @@ COLOUR = """
 [data]
 reader = "imagefolder"
 image_size = 48
-crop = 40
+crop = 41
 [model]
 network = "resnet44"
 [train]

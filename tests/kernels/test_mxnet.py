@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mxnet as mx
@@ -100,6 +101,18 @@ def test_a_step_is_done_when_the_first_layer_has_its_weights(names: Names) -> No
             names["train_step"](replica, *noise(names, 1)[:2])
             clock.queued(TWO[0])
     assert len(clock.step_seconds) == 2
+
+
+def test_a_step_is_for_the_images_of_all_machines(
+    names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the machines: what the sum over three is divided by."""
+    replica, sizes = shallow(names), list[int]()
+    monkeypatch.setitem(names, "store", SimpleNamespace(num_workers=3, rank=0))
+    monkeypatch.setattr(replica.optimizer, "allreduce_grads", lambda: None)
+    monkeypatch.setattr(replica.optimizer, "update", sizes.append)
+    names["train_step"](replica, *noise(names, 0)[:2])
+    assert sizes == [3 * 8]
 
 
 def test_an_error_that_only_the_clock_has_seen_ends_the_loop() -> None:

@@ -31,6 +31,7 @@ def test_other_scalings(scaling: str, rate: float) -> None:
 def test_crop_suits_the_images() -> None:
     assert lookup("demo").for_images(64).crop == 54
     assert lookup("demo").for_images(264).crop == 224
+    assert lookup("demo").for_images(128).crop == 109  # of 108.6
     assert lookup("resnet50-imagenet").for_images(128).crop == 112
     own = lookup("demo", reader="own", image_size=0, crop=0).for_images(48)
     assert (own.image_size, own.crop) == (48, 48)

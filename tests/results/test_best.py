@@ -55,6 +55,7 @@ def test_noise_wins_nothing_and_costs_the_others_nothing() -> None:
     assert alone.best == ("A", "C")
     found = order(values | {"Noisy": [80.0, 100, 125]}, more=True)
     assert found.noisy == ("Noisy",) and found.best == alone.best
+    assert found.lead == pytest.approx(alone.lead)
     behind = order(values | {"Noisy": [10.0, 12, 15]}, more=True)
     assert behind.noisy == () and behind.labels[-1] == "Noisy" and behind.best == alone.best
     ahead = order(values | {"Noisy": [1000.0, 1200, 1500]}, more=True)

@@ -198,3 +198,14 @@ def test_what_shares_cores_scales_nothing_beside_what_has_its_own(tmp_path: Path
     runs = [*on_cores(("PyTorch",)), records.make(devices=1), records.make(devices=2, speed=150)]
     compared = load(tmp_path, runs)
     assert set(scaling.numbers(compared)["label"]) == {"PyTorch 1 core per device"}
+
+
+@pytest.mark.parametrize(("rate", "unit", "of_it"), [(100, "seconds", 1), (10, "minutes", 60)])
+def test_a_runs_bars_end_at_its_time_in_the_axis_unit(
+    rate: float, unit: str, of_it: int, tmp_path: Path
+) -> None:
+    content = timed("PyTorch", rate, rate)
+    axes = records.drawn(charts.parts(load(tmp_path, [content]))).axes[0]
+    assert axes.get_xlabel().startswith(f"{unit} on")
+    end = max(bar.get_x() + bar.get_width() for bar in axes.patches)
+    assert end == pytest.approx(content["training"]["seconds"] / of_it)

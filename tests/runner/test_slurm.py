@@ -220,3 +220,19 @@ def test_a_job_is_requeued_after_an_epoch_and_else_says_that_it_is_not(
     except slurm_cluster.CannotBeHad as error:
         pytest.skip(str(error))
     assert json.loads((folder / "record.json").read_text("utf-8"))["state"] == "finished"
+
+
+def test_what_a_module_sets_for_python_does_not_reach_the_runner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rosetta = tmp_path / ".venvs" / "lab" / "bin" / "rosetta"
+    rosetta.parent.mkdir(parents=True)
+    rosetta.write_text('#!/bin/bash\necho "path: $PYTHONPATH, home: $PYTHONHOME."\n')
+    rosetta.chmod(0o755)
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    setup = '[slurm]\nsetup = ["export PYTHONPATH=/module PYTHONHOME=/module"]\n'
+    text = slurm.script(slurm.job_of(write(tmp_path, setup)))
+    done = subprocess.run(
+        ["bash"], input=text, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "path: , home: .\n"

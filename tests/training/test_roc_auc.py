@@ -188,3 +188,12 @@ def test_diverged_scores_are_refused() -> None:
             evaluate(found, wrong)
         with pytest.raises(ValueError, match=said):
             mean_auc(labels, wrong)
+
+
+def test_a_resample_without_a_class_of_a_finding_is_the_mean_of_the_others() -> None:
+    """Two patients have all positives: in an eighth of the draws there is neither."""
+    found, scores = with_positives("Hernia", 6)
+    found.loc[found["Hernia"] == 1, "group"] = [0, 0, 0, 1, 1, 1]
+    result = evaluate(found, scores)
+    assert result.in_mean == FINDINGS
+    assert np.isfinite(result.resamples).all()
