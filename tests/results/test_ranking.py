@@ -207,5 +207,6 @@ def test_a_runs_bars_end_at_its_time_in_the_axis_unit(
     content = timed("PyTorch", rate, rate)
     axes = records.drawn(charts.parts(load(tmp_path, [content]))).axes[0]
     assert axes.get_xlabel().startswith(f"{unit} on")
-    end = max(bar.get_x() + bar.get_width() for bar in axes.patches)
+    bars: Any = axes.patches
+    end = max(bar.get_x() + bar.get_width() for bar in bars)
     assert end == pytest.approx(content["training"]["seconds"] / of_it)
