@@ -103,7 +103,7 @@ def resolve_wildcards(folder: Path, paths: Sequence[str]) -> list[str]:
         pattern, _, name = path.rpartition("/")
         if pattern not in there:
             there[pattern] = defaultdict(list)
-            # Of the signs that pathlib replaces, only * is ours.
+            # pathlib also expands ? and [, which are literal here.
             places = re.sub(r"[?[]", r"[\g<0>]", f"{pattern}/*")
             try:
                 files = [*folder.glob(places)] if "*" in pattern else []

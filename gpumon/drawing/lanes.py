@@ -285,7 +285,7 @@ def _note(quantity: str, unit: str, shown: str, known: stats.Known) -> str:
         return f"{quantity} unknown"
     if unit == "bits":
         return f"{quantity}, bits"
-    # Of what is counted since the start, a mean says nothing.
+    # A mean says nothing about what is counted since the start.
     up_to = unit in ("count", "J")
     value = known.peak() if up_to else known.mean()
     figure = f"{value:.0f}" if value >= 100 else f"{value:.3g}"

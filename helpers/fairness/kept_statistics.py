@@ -47,7 +47,7 @@ def _variance_errors(
 ) -> tuple[float, float]:
     """How far the running variance is from the replicas' average, and from the global batch's.
 
-    Of ``values`` of each replica; divided by n or n - 1, as frameworks do either.
+    Computed from each replica's ``values``; frameworks divide by n or by n - 1.
     """
 
     def error(variances: Sequence[np.ndarray]) -> float:

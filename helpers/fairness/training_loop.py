@@ -27,8 +27,11 @@ from helpers.recipe.settings import MULTILABEL
 
 
 class Limits(NamedTuple):
-    """Of the loss and the statistics, and of the ``way`` of the weights (float32 weights hold a
-    small step with few digits, and Adam turns a gradient near 0 round for the least rounding)."""
+    """Limits for the loss and the statistics, and for the ``way`` of the weights.
+
+    Float32 weights hold a small step with few digits, and the least rounding makes Adam reverse a
+    gradient near 0.
+    """
 
     values: float
     way: float

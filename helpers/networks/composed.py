@@ -13,7 +13,7 @@ class Layers(NamedTuple):
     """A framework's layers; convolutions have no bias, and keep the image's size or halve it."""
 
     convolution: Callable[..., Any]
-    """Of (channels, new channels, size, stride)."""
+    """Takes channels, new channels, size and stride."""
     norm: Callable[[int], Any]
     relu: Any
     pool: Any

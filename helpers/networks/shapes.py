@@ -23,7 +23,7 @@ STAGES = {
     "resnet44": {16: 7, 32: 7, 64: 7},
     "resnet50": {64: 3, 128: 4, 256: 6, 512: 3},
 }
-"""Of each ResNet: channels of each stage's 3x3 convolutions, and its blocks."""
+"""For each ResNet, the channels of each stage's 3x3 convolutions, and its blocks."""
 
 
 class Block(NamedTuple):

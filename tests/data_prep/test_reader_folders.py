@@ -67,15 +67,15 @@ def test_the_same_command_goes_on(made: Set, tmp_path: Path) -> None:
     images = sorted((target / "images").rglob("*.png"))
     images[0].unlink()
     images[1].write_bytes(b"damaged and of another size")
-    mended = resize_folder(made.folder, target, reader=made.reader, **SMALL)
-    assert mended["written"] == 2 and mended["skipped"] == mended["images"] - 2
+    repaired = resize_folder(made.folder, target, reader=made.reader, **SMALL)
+    assert repaired["written"] == 2 and repaired["skipped"] == repaired["images"] - 2
     assert digest(target) == expected
     note = json.loads((target / "prepared.json").read_text())
     (target / "prepared.json").write_text(json.dumps(note | {"complete": False}))
     text = (target / "manifest.csv").read_text().splitlines(keepends=True)
     (target / "manifest.csv").write_text("".join(text[:20]))  # as a kill leaves it
     again = resize_folder(made.folder, target, reader=made.reader, **SMALL)
-    assert again["written"] == mended["images"] - 19
+    assert again["written"] == repaired["images"] - 19
     assert digest(target) == expected
 
 

@@ -163,7 +163,7 @@ FAULTS: list[tuple[str, str, Fault]] = [
     (VALIDATED, "values", of_statistics(other_logit)),
     (SURVIVE, "values", survivor_moved),
 ]
-"""Of each row, in their order."""
+"""For each row, in their order."""
 
 
 def failed(checks: Mapping[str, Check]) -> list[str]:

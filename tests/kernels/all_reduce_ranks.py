@@ -67,7 +67,7 @@ def findings(grid: ranks.Grid, way: ways.Way) -> list[str]:
 
 
 def wrong_window(grid: ranks.Grid) -> str:
-    """Of the sum of an array into which others Put."""
+    """What is wrong with the sum of an array into which others Put."""
     own = grid.memory(ODD, np.float64)
     own[:] = np.arange(ODD)
     ways.rsap(grid, own)
