@@ -23,7 +23,7 @@ def begin(framework: str, names: Mapping[str, Any]) -> "Run":
         names: the notebook's ``globals()``, in which the parameters are.
 
     Raises:
-        UserError: a parameter is misspelt, or what it asks for cannot be had.
+        UserError: what a parameter asks for cannot be had.
         UnsupportedError: the framework cannot do this here; ``rosetta run`` skips the notebook.
     """
     from helpers import run

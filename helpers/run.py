@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from helpers.frameworks import cpu_cores, networks_of, rank_info
-from helpers.launch import exchange
 from helpers.networks import custom
 from helpers.networks.weights import Weights, canonical
 from helpers.training import launching, measuring, notebook_check, opening, reporting
@@ -229,9 +228,9 @@ class Run(RunState):
         """
         recipe, outputs = self.setup.recipe.recipe, len(self.images.classes)
         if recipe.network == "own":
-            found = exchange.of_first(custom.initial(self.framework, recipe, outputs))
+            found = rank_info.exchange(custom.initial(self.framework, recipe, outputs))[0]
         else:
-            with exchange.first_rank_first():  # it may download them
+            with rank_info.first_rank_first():  # it may download them
                 found = canonical(
                     recipe.weights, network=recipe.network, outputs=outputs, seed=recipe.seed
                 )

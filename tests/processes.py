@@ -3,7 +3,7 @@
 import tempfile
 import time
 
-from helpers.launch.processes import lives
+from helpers.record.processes import lives
 
 
 def ended(pid: int, seconds: float = 60.0) -> bool:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+Value = TypeVar("Value")
 
 VARIABLE = "ROSETTA_RANKS"
 """Environment variable with the folder of the run, which all that its ranks start inherit."""
@@ -97,6 +100,27 @@ class _Here:
 def here() -> Place | None:
     """This process's place; None if no launcher of this project started it."""
     return _Here.place
+
+
+def exchange(value: Value) -> list[Value]:
+    """Every rank's value, in their order, in each of them: outside a framework's collectives.
+
+    All make the same calls in the same order. They wait here without a device: a rank may download
+    or compile for longer than a collective's timeout.
+    """
+    place = here()
+    return [value] if place is None else place.gather(value)
+
+
+@contextmanager
+def first_rank_first() -> Iterator[None]:
+    """Rank 0 executes the block first, so that the others find what it downloads."""
+    first = (place := here()) is None or place.rank == 0
+    if not first:
+        exchange(None)
+    yield
+    if first:
+        exchange(None)
 
 
 def take(place: Place, tell_why: Callable[[str], None] = _unheard) -> None:

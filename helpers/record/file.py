@@ -13,7 +13,7 @@ import numpy as np
 from data_prep.errors import printable
 from helpers import paths
 from helpers.errors import UserError
-from helpers.launch import processes
+from helpers.record import processes
 from helpers.record.types import Record
 
 FILE = "record.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers import paths
-from helpers.launch import this_notebook
+from helpers.record import this_notebook
 
 if TYPE_CHECKING:  # not loaded to read a record
     import pandas as pd

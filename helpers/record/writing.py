@@ -21,9 +21,8 @@ from helpers import paths
 from helpers.errors import UserError, in_a_line
 from helpers.frameworks import rank_info
 from helpers.frameworks.devices import Devices, hardware
-from helpers.launch import environment_variables, processes, this_notebook
 from helpers.recipe import ScaledRecipe
-from helpers.record import run_identity
+from helpers.record import environment_variables, processes, run_identity, this_notebook
 from helpers.record.file import FILE, check, plain, write
 from helpers.record.types import SCHEMA, Record, State
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from helpers import record
 from helpers.fairness.check_results import EXPECTED
-from helpers.launch import this_notebook
+from helpers.record import this_notebook
 from helpers.results import learning_curves, tables, waits
 from helpers.results.comparability import failed, variants
 from helpers.results.comparison import Comparison, Entry, repeats

@@ -21,7 +21,7 @@ import msgspec
 
 from helpers import paths, record
 from helpers.errors import UserError
-from helpers.launch import processes
+from helpers.record import processes
 from helpers.record.file import read_json
 from helpers.runner import hangs, locks
 from helpers.runner.plans import Plan, PlannedRun

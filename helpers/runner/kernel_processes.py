@@ -22,7 +22,7 @@ from helpers import paths
 from helpers.errors import in_a_line, naming
 from helpers.frameworks import temporary_files
 from helpers.frameworks.installed import required
-from helpers.launch import environment_variables, processes, this_notebook
+from helpers.record import environment_variables, processes, this_notebook
 from helpers.runner import hangs, notebook_links, shutdown
 
 LEADER = "processes.json"

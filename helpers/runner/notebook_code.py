@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from helpers import paths
-from helpers.launch import this_notebook
+from helpers.record import this_notebook
 from helpers.run import Run
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpumon import gpu as gpu_module
 from gpumon.series import Unavailable
-from helpers.launch import processes
+from helpers.record import processes
 
 SETTLE_SECONDS = 3.0
 """The time for the driver to forget processes that have just ended."""

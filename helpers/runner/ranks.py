@@ -24,9 +24,10 @@ from typing import Any
 
 from helpers import paths
 from helpers.frameworks import Row, original, rank_info, row_of, temporary_files
-from helpers.launch import environment_variables, failures, launchers, this_notebook
+from helpers.launch import failures, launchers
 from helpers.launch.failures import RankError
 from helpers.launch.launchers import Launcher
+from helpers.record import environment_variables, this_notebook
 from helpers.runner import hangs, kernel_processes, notebook_links, shutdown
 
 LOG = "ranks.log"

@@ -23,7 +23,7 @@ from typing import Any
 from helpers import paths, terminal
 from helpers.errors import GO_ON, UnsupportedError, UserError, refusal
 from helpers.frameworks import devices, installed
-from helpers.launch import this_notebook
+from helpers.record import this_notebook
 from helpers.runner import (
     experiments,
     hangs,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from helpers import paths
 from helpers.errors import UserError, unknown
 from helpers.frameworks import ROWS, Row, order, row_of, why_not
-from helpers.launch import this_notebook
+from helpers.record import this_notebook
 
 
 class Offer(NamedTuple):

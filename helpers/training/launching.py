@@ -15,9 +15,8 @@ from typing import Any
 import gpumon
 from helpers.errors import Interrupted, UserError
 from helpers.frameworks import rank_info, replicas
-from helpers.launch import exchange, samplers
 from helpers.recipe import Recipe
-from helpers.training import checkpoint, showing
+from helpers.training import checkpoint, samplers, showing
 from helpers.training.epoch_lines import EpochLines
 from helpers.training.run_state import RunState
 
@@ -69,11 +68,11 @@ def begin_training(run: RunState) -> None:
     run.lines = EpochLines(run.setup.recipe, len(run.train_part), run.images.task)
     workers = run.workers * run.setup.replicas
     run.record.add("data", run.images.as_record(run.setup.recipe) | {"loader_workers": workers})
-    with exchange.first_rank_first():  # it may remove one
+    with rank_info.first_rank_first():  # it may remove one
         run.start = checkpoint.begin(run.record, run.initial.arrays, resume=run.given["resume"])
         if run.rank == 0:
             samplers.clear(run.folder)
-    run.start = replace(run.start, run=exchange.of_first(run.start.run))
+    run.start = replace(run.start, run=rank_info.exchange(run.start.run)[0])
     samplers.stop(run.monitor)
     try:
         samplers.start(run.monitor)
@@ -82,7 +81,7 @@ def begin_training(run: RunState) -> None:
             f"{error}; another run may train in this folder: set run to another name, and run the "
             "cell with helpers.begin again"
         ) from None
-    exchange.exchange(None)  # every host samples: no rank marks a phase that is not kept
+    rank_info.exchange(None)  # every host samples: no rank marks a phase that is not kept
     run.lines.begin(run.start.epoch)
     run.begun = True
 

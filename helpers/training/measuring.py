@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 from helpers.errors import LoaderError, UserError
 from helpers.fairness import training_checks
 from helpers.fairness.check_results import Check
-from helpers.launch import samplers
 from helpers.record import sections
-from helpers.training import measurement_rounds, other_programs, showing
+from helpers.training import measurement_rounds, other_programs, samplers, showing
 from helpers.training.measurement_rounds import TRAINED, Seconds
 from helpers.training.run_state import RunState
 from helpers.training.training_notes import TurnNotes

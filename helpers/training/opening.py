@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from inspect import signature
-from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -23,7 +22,8 @@ from helpers.frameworks import (
     why_not,
 )
 from helpers.frameworks import devices as device_helpers
-from helpers.launch import exchange, this_notebook, torchrun
+from helpers.launch import torchrun
+from helpers.record import this_notebook
 from helpers.training import parameters
 from helpers.training.parameters import Setup
 from helpers.training.run_state import RunState
@@ -53,7 +53,7 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     if framework in precisions.WITHOUT_SWITCH:  # it is read as libraries are loaded
         precisions.allow_tf32(device_helpers.precision(values.get("precision", "auto")) != "fp32")
     module, file = import_module(f"helpers.frameworks.{framework}"), this_notebook.find(values)
-    given = _given(module, file, values)
+    given = _given(module, file.stem, values)
     setup = _set_up(module, file.stem, given)
     devices = tuple(module.list_devices(setup.devices.kind, setup.devices.count))
     module.configure(setup.recipe.recipe.precision, setup.devices.kind)
@@ -66,13 +66,11 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     return run
 
 
-def _given(framework: ModuleType, file: Path, names: Mapping[str, Any]) -> dict[str, Any]:
+def _given(framework: ModuleType, notebook: str, names: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters in a notebook's ``globals()``, and the defaults of those it does not set."""
     own: Mapping[str, Any] = getattr(framework, "OWN_PARAMETERS", {})
-    if wrong := this_notebook.misspelt(file, (*PARAMETERS, "resume", *own), names):
-        raise UserError(wrong)
     if missing := [name for name in own if name not in names]:
-        raise UserError(f"the parameters cell of {file.stem} does not set {', '.join(missing)}")
+        raise UserError(f"the parameters cell of {notebook} does not set {', '.join(missing)}")
     if not isinstance(resume := names.get("resume", False), bool):
         raise UserError(f"resume is {resume!r}: give True or False")
     known = {name: names.get(name, default) for name, default in PARAMETERS.items()}
@@ -89,7 +87,7 @@ def _set_up(framework: ModuleType, notebook: str, given: Mapping[str, Any]) -> S
             f"--notebooks {notebook} --devices N"
         )
     nodes, virtual = (1, False) if here is None else (here.nodes, here.virtual)
-    with exchange.first_rank_first():  # it may generate images
+    with rank_info.first_rank_first():  # it may generate images
         setup = parameters.resolve(
             notebook,
             networks_of(module),
@@ -106,6 +104,6 @@ def _set_up(framework: ModuleType, notebook: str, given: Mapping[str, Any]) -> S
         alone = here is not None and here.ranks_a_node == len(cpus)  # a rank for each device
         mine = cpus[here.local_rank : here.local_rank + 1] if here and alone else cpus
         cpu_cores.confine(mine)
-        every = tuple(cpu for each in exchange.exchange(mine) for cpu in each)
+        every = tuple(cpu for each in rank_info.exchange(mine) for cpu in each)
         setup = replace(setup, own_cpus=mine, cpus_of_nodes=every)
     return setup

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from helpers.errors import UserError
-from helpers.launch import exchange, samplers
+from helpers.frameworks import rank_info
 from helpers.record import sections
-from helpers.training import attribution, checkpoint, measurement_rounds, showing
+from helpers.training import attribution, checkpoint, measurement_rounds, samplers, showing
 from helpers.training.run_state import RunState
 
 NEEDED = {"training": "run.epochs", "test": "run.test", "files": "run.measure"}
@@ -18,7 +18,7 @@ def chart(run: RunState) -> Any:
     """See :meth:`helpers.run.Run.chart`."""
     _check_done(run, "run.chart", ["training"])
     samplers.stop(run.monitor)
-    exchange.exchange(None)  # rank 0 reads the traces of all hosts
+    rank_info.exchange(None)  # rank 0 reads the traces of all hosts
     if run.rank:
         return None
     trace = samplers.read(run.folder)
@@ -32,7 +32,7 @@ def chart(run: RunState) -> Any:
 def report(run: RunState) -> None:
     """See :meth:`helpers.run.Run.report`."""
     _check_done(run, "run.report", list(NEEDED))
-    if not exchange.of_first("monitor" in run.record.content):
+    if not rank_info.exchange("monitor" in run.record.content)[0]:
         chart(run)
     if run.rank:
         return

@@ -12,8 +12,7 @@ import numpy as np
 from helpers import record
 from helpers.errors import UserError
 from helpers.frameworks import rank_info, replicas
-from helpers.launch import exchange, samplers
-from helpers.training import heartbeat, image_data, notebook_recipe, other_programs
+from helpers.training import heartbeat, image_data, notebook_recipe, other_programs, samplers
 from helpers.training.notebook_recipe import NotebookRecipe, Part
 from helpers.training.parameters import Setup
 
@@ -70,7 +69,7 @@ class RunState:
         self.launched = self.begun = False
         self.held: int | None = None
         self.other_arrays: Mapping[str, np.ndarray] | None = None
-        with exchange.first_rank_first():
+        with rank_info.first_rank_first():
             self.images = image_data.load_data(setup.recipe.recipe, setup.data)
         self.recipe = notebook_recipe.of(setup.recipe, self.images)
         self.train_part = notebook_recipe.part(self.images, "train")
@@ -104,7 +103,7 @@ class RunState:
         """Every process's value, in their order, in each of them."""
         # Those of a launch by what its main has joined them; ranks that run the whole notebook, and
         # a process that is alone, without the framework.
-        gathered = self.framework.gather if self.launched else exchange.exchange
+        gathered = self.framework.gather if self.launched else rank_info.exchange
         found: list[Any] = gathered(value)
         return found
 

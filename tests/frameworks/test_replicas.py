@@ -16,7 +16,7 @@ from gpumon.errors import MonitorError
 from helpers import paths
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import replicas
-from helpers.launch.processes import lives
+from helpers.record.processes import lives
 
 
 def replicas_of(process: psutil.Process) -> list[psutil.Process]:

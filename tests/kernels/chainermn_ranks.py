@@ -9,9 +9,10 @@ import trained_on_ranks
 
 from helpers.fairness import reference
 from helpers.frameworks import chainermn as framework
-from helpers.launch import exchange, samplers
+from helpers.frameworks import rank_info
 from helpers.networks import weights
 from helpers.runner.notebook_code import run_cells
+from helpers.training import samplers
 
 NOTEBOOK = "ChainerMN_MultiNode"
 Names = dict[str, Any]
@@ -25,7 +26,7 @@ def names_of(folder: Path, **given: Any) -> Names:
 
 def small(folder: Path) -> Names:
     """Parameters: a small network and few images."""
-    with exchange.first_rank_first():
+    with rank_info.first_rank_first():
         if not (folder / "recipe").exists():
             trained_on_ranks.prepare(folder, "chainermn")
     return trained_on_ranks.given(str(folder), 1)
@@ -53,5 +54,5 @@ def run_to_the_end(folder: Path, *, stopped: bool = False, resume: bool = False)
     given: Names = {"run": str(folder / "run"), "resume": resume, **small(folder)}
     names = run_cells(NOTEBOOK, after=loop, checked=False, changed=changed, **given)
     samplers.stop(names["run"].monitor)
-    exchange.exchange(None)  # rank 0 has written what it keeps
+    rank_info.exchange(None)  # rank 0 has written what it keeps
     return {} if stopped else weights.load(folder / "run" / "weights.safetensors")

@@ -15,8 +15,8 @@ from notebook_cells import write_noise_images
 
 from helpers.fairness.check_results import FairnessCheck
 from helpers.frameworks import row_of
-from helpers.launch import samplers
 from helpers.runner.notebook_code import run_cells
+from helpers.training import samplers
 
 Names = dict[str, Any]
 Changes = Mapping[str, str]

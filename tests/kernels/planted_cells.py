@@ -25,7 +25,7 @@ from helpers.fairness import (
     training_loop,
     weight_checks,
 )
-from helpers.launch import this_notebook
+from helpers.record import this_notebook
 from helpers.runner.notebook_code import run_cells
 from helpers.training import loop, measuring, notebook_coverage
 

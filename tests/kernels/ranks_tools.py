@@ -14,9 +14,11 @@ import psutil
 
 from helpers import paths
 from helpers.frameworks import rank_info
-from helpers.launch import exchange, launchers, processes, samplers
+from helpers.launch import launchers
 from helpers.launch.failures import RankError
+from helpers.record import processes
 from helpers.runner import ranks
+from helpers.training import samplers
 
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
 THERE = (paths.ROOT, paths.ROOT / "tests" / "kernels", paths.ROOT / "tests")
@@ -205,7 +207,7 @@ def measure() -> dict[str, Any] | None:
     place, size = here(), 491_400
     marks = samplers.of_process(folder(), live=False)
     samplers.start(marks)
-    exchange.exchange(None)  # else a rank would mark where no sampler is yet
+    rank_info.exchange(None)  # else a rank would mark where no sampler is yet
     dist.init_process_group("gloo", init_method="env://", rank=place.rank, world_size=place.ranks)
     vector = torch.zeros(size // 4)
     dist.all_reduce(vector)  # connections are made in the first
@@ -215,7 +217,7 @@ def measure() -> dict[str, Any] | None:
         mbit = 8e-6 * size / (time.perf_counter() - began)
     dist.destroy_process_group()
     samplers.stop(marks)
-    exchange.exchange(None)  # all have stopped sampling
+    rank_info.exchange(None)  # all have stopped sampling
     if place.rank:
         return None
     trace = samplers.read(folder())

@@ -13,7 +13,7 @@ import shared_batches
 from notebook_program import fairness_check, names_of
 
 from helpers.fairness import process_checks, training_loop
-from helpers.launch import exchange
+from helpers.frameworks import rank_info
 
 NOTEBOOK = "Keras_Horovod"
 TAPE = "tape = hvd.DistributedGradientTape(tape)  # multi-GPU"
@@ -26,7 +26,7 @@ def test_on_ranks(tmp_path: Path) -> None:
 
 def own_names(folder: Path, **how: Any) -> dict[str, Any]:
     """On two simulated nodes, of which this process is a rank; a small custom network."""
-    with exchange.first_rank_first():
+    with rank_info.first_rank_first():
         if not folder.exists():
             own_networks.recipe_of_classes(folder, "keras")
     recipe = str(folder / "mine.toml")

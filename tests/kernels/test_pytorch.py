@@ -23,10 +23,10 @@ from torchvision.transforms.v2 import functional as transforms
 from helpers import paths, record
 from helpers.fairness import custom_network, reference, reference_checks
 from helpers.frameworks import pytorch as framework
-from helpers.launch import this_notebook
 from helpers.networks import custom
 from helpers.networks import pytorch as networks
 from helpers.recipe import lookup
+from helpers.record import this_notebook
 
 NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
 TWO = framework.list_devices("cpu", 2)

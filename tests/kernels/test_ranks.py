@@ -96,17 +96,17 @@ import time
 import numpy as np
 import ranks_tools as tools
 from helpers.frameworks.devices import Devices  # which a rank has imported
-from helpers.launch import exchange
+from helpers.frameworks import rank_info
 rank = tools.here().rank
 row = (Devices("cpu", ("a",)), [rank], float("nan"))
 value = {1: np.arange(3, dtype=np.float16) * rank, "row": row}
-each = exchange.exchange(value)
+each = rank_info.exchange(value)
 assert [found["row"][1] for found in each] == [[0], [1], [2]]
 assert all(found["row"][0] == Devices("cpu", ("a",)) for found in each)
 assert [found[1].tolist() for found in each] == [[0, 0, 0], [0, 1, 2], [0, 2, 4]]
 assert each[2][1].dtype == np.float16 and each[0]["row"][2] != each[0]["row"][2]
-assert exchange.exchange(None) == [None] * 3 and exchange.of_first(rank) == 0
-with exchange.first_rank_first():
+assert rank_info.exchange(None) == [None] * 3
+with rank_info.first_rank_first():
     began = time.monotonic()
     time.sleep(0.3)
 tools.keep([began, time.monotonic()])

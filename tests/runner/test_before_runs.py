@@ -16,7 +16,7 @@ from runner_tools import BEGIN, FINISH, Suite, wait_for
 from helpers import paths, record
 from helpers.frameworks import devices
 from helpers.frameworks.capabilities import Gpu
-from helpers.launch import processes
+from helpers.record import processes
 from helpers.results import report
 from helpers.runner import experiments, plans, preflight
 

@@ -13,7 +13,7 @@ from runner_tools import BEGIN, FINISH, PARAMETERS, WAIT, Suite, wait_for
 from helpers import paths, record
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.launch import processes
+from helpers.record import processes
 from helpers.runner import experiments, plans
 from helpers.training import checkpoint
 

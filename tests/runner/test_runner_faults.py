@@ -8,7 +8,7 @@ import psutil
 import pytest
 from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, wait_for
 
-from helpers.launch import processes
+from helpers.record import processes
 
 ONE = "PyTorch_MultiGPU"
 TWO = "PyTorch_MultiGPU_Exp_Loss"

@@ -17,7 +17,7 @@ from runner_tools import Suite, wait_for
 from helpers import paths
 from helpers.__main__ import main
 from helpers.frameworks.devices import Devices
-from helpers.launch import processes
+from helpers.record import processes
 from helpers.runner import self_test, shutdown
 from helpers.runner.self_test import Outcome
 

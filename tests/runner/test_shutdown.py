@@ -14,7 +14,7 @@ from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, wait_for
 
 from helpers import paths, record
 from helpers.__main__ import main
-from helpers.launch import processes
+from helpers.record import processes
 from helpers.runner import experiments, hangs, plans, progress_board
 from helpers.training import heartbeat
 from helpers.training.step_clock import StepClock

@@ -22,7 +22,7 @@ from gpumon import gpu as gpu_module
 from gpumon.series import Unavailable
 from helpers import paths, record
 from helpers.__main__ import main
-from helpers.launch import processes
+from helpers.record import processes
 from helpers.results import caveats, comparison
 from helpers.runner import experiments, kernel_processes, messages, other_gpu_processes, plans
 

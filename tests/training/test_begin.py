@@ -16,11 +16,10 @@ from helpers import paths, record
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import ROWS, rank_info, replicas
 from helpers.frameworks.rank_info import Place
-from helpers.launch import samplers, this_notebook
-from helpers.record import run_identity
+from helpers.record import run_identity, this_notebook
 from helpers.results.comparison import Entry
 from helpers.run import Run
-from helpers.training import checkpoint, launching, parameters, reporting
+from helpers.training import checkpoint, launching, parameters, reporting, samplers
 
 __all__ = ["images_fixture", "shell_fixture"]
 
@@ -152,16 +151,6 @@ def test_a_notebook_of_mpi_says_how_it_is_run(cell: dict[str, Any], tmp_path: Pa
     said = "which a launcher starts: in a terminal run: rosetta run --notebooks mine --devices N$"
     with pytest.raises(UserError, match=said):
         helpers.begin("chainermn", cell | said_to_be("mine", tmp_path))
-
-
-def test_a_misspelt_parameter_is_asked_about_before_a_run_begins(
-    shell: Any, cell: dict[str, Any], tmp_path: Path
-) -> None:
-    shell.run_cell("epoch = 1", store_history=True)
-    shell.run_cell("pass  # this cell begins the run", store_history=True)
-    with pytest.raises(UserError, match=r"^epoch is not a param.*: recipe, .*, epochs, .*resume$"):
-        helpers.begin("pytorch", cell | {"epoch": 1} | said_to_be("N", tmp_path))
-    assert not (tmp_path / "runs").exists()
 
 
 def test_a_parameter_that_was_changed_since_the_run_began_is_named(

@@ -2,8 +2,8 @@
 
 from gpumon.errors import MonitorError
 from gpumon.recording import Recording
-from helpers.launch import samplers
 from helpers.results.comparison import Comparison, widest
+from helpers.training import samplers
 
 
 def traces(compared: Comparison) -> tuple[dict[str, Recording], list[str]]:

@@ -9,7 +9,7 @@ from runner_tools import Suite, images_fixture, suite_fixture
 
 from helpers import paths
 from helpers.frameworks import ROWS
-from helpers.launch import environment_variables
+from helpers.record import environment_variables
 from helpers.runner import kernel_processes
 
 __all__ = ["images_fixture", "suite_fixture"]

@@ -9,8 +9,8 @@ from ipython_shell import shell_fixture, write_notebook
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
-from helpers.launch import this_notebook
-from helpers.launch.this_notebook import VARIABLE, VS_CODE, find, misspelt
+from helpers.record import this_notebook
+from helpers.record.this_notebook import VARIABLE, VS_CODE, find
 
 __all__ = ["shell_fixture"]
 
@@ -75,39 +75,5 @@ def test_else_it_is_the_shipped_notebook_whose_cell_ran(
                 find({})
 
 
-NAMES = ("recipe", "devices", "epochs", "batch_size", "warmup_epochs")
-CELL = 'recipe = "auto"\ndevices = 2\nepochs = 4\nbatch_size = 8\nwarmup_epochs = 1'
-
-
-@pytest.mark.parametrize(
-    ("cells", "meant"),
-    [
-        ([CELL.replace("epochs = 4", "epoch = 1")], ("epoch", "epochs")),
-        ([CELL + "\nEpoch = 1"], ("Epoch", "epochs")),
-        ([CELL, "bach_size = 1"], ("bach_size", "batch_size")),
-        ([CELL, "device: int = 1"], ("device", "devices")),
-        ([CELL, "epoch = 1", "epochs = 1"], None),
-        (["epoch = 1", CELL], None),  # set right since
-        ([CELL, "def f():\n    epoch = 1", "image = [epoch for epoch in (1, 2)]"], None),
-        ([CELL, "epoch = 5  # of the notebook itself"], None),
-        ([CELL, "%matplotlib inline\nlearning = 1"], None),
-    ],
-)
-def test_a_name_like_a_parameters_is_asked_about(
-    cells: list[str], meant: tuple[str, str] | None, shell: Any, tmp_path: Path
-) -> None:
-    path = write_notebook(tmp_path / "N.ipynb", CELL, "epoch = 5  # of the notebook itself")
-    shell.run_cell("this_run = None", store_history=True)
-    for cell in cells:
-        shell.run_cell(cell, store_history=True)
-    shell.run_cell("epoc = 1  # this cell runs now", store_history=True)
-    said = meant and (
-        f"{meant[0]} is not a parameter: did you mean {meant[1]}? The parameters: "
-        "recipe, devices, epochs, batch_size, warmup_epochs"
-    )
-    assert misspelt(path, NAMES, shell.user_ns) == said
-
-
-def test_without_ipython_no_cell_was_run(tmp_path: Path) -> None:
+def test_without_ipython_no_cell_was_run() -> None:
     assert this_notebook.history() == []
-    assert misspelt(write_notebook(tmp_path / "N.ipynb", CELL), NAMES, {"epoch": 1}) is None

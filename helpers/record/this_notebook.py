@@ -2,12 +2,10 @@
 
 import json
 import os
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from data_prep.errors import nearest
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
@@ -21,12 +19,8 @@ PARAMETERS = "parameters"
 SUFFIX = ".ipynb"
 EXECUTED = f"notebook{SUFFIX}"
 """A run's own copy of its notebook, in its folder, with what the cells have shown."""
-ALIKE = 0.8
-"""How alike two names are of which one is a slip of the keyboard: ``epoch`` and ``epochs`` 0.9."""
 
 _CALL = "helpers.begin("
-_SET = re.compile(r"^(\w+) *(?::[^=\n]*)?=(?!=)", re.MULTILINE)
-"""A name that a cell sets outside its functions and blocks."""
 _SET_IT = f"run %env {VARIABLE}=NAME{SUFFIX} in a cell, with this notebook's file name"
 
 
@@ -98,21 +92,3 @@ def shell() -> Any:
 def history() -> list[str]:
     """The cells that IPython has run, the running one last; without IPython there are none."""
     return list(found.history_manager.input_hist_raw) if (found := shell()) else []
-
-
-def misspelt(path: Path, parameters: Collection[str], names: Mapping[str, Any]) -> str | None:
-    """What to say of a name that was set like a parameter and is none: ``epoch``.
-
-    A cell that sets the parameter later makes up for it. The file's cells other than that of the
-    parameters may set what they like. ``names`` are the notebook's ``globals()``.
-    """
-    others = {cell.strip() for cell in code_cells(path)[0]}
-    typed = [_SET.findall(cell) for cell in history()[:-1] if cell.strip() not in others]
-    for place, cell in enumerate(typed):
-        later = {name for each in typed[place + 1 :] for name in each}
-        for name in cell:
-            close = nearest(name.lower(), parameters, ALIKE)
-            if close and name in names and name not in parameters and close not in later:
-                listed = ", ".join(parameters)
-                return f"{name} is not a parameter: did you mean {close}? The parameters: {listed}"
-    return None

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from helpers.launch import processes
+from helpers.record import processes
 
 
 def test_a_process_runs_until_it_has_ended_and_its_number_may_be_anothers() -> None:
     own = processes.own()
     assert processes.runs(own) is True
     assert processes.runs(own | {"process_started": own["process_started"] - 60}) is False
-    code = "import json; from helpers.launch import processes; print(json.dumps(processes.own()))"
+    code = "import json; from helpers.record import processes; print(json.dumps(processes.own()))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert processes.runs(json.loads(ended.stdout)) is False
 

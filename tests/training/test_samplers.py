@@ -12,7 +12,7 @@ from gpumon import launch
 from gpumon.trace_files import marks_file
 from helpers.frameworks import rank_info
 from helpers.frameworks.rank_info import Place
-from helpers.launch import samplers
+from helpers.training import samplers
 
 
 def place_of(rank: int) -> Place:
@@ -48,7 +48,8 @@ def test_samplers_begin_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert marks.running == (change is samplers.start)
     for change in (samplers.start, samplers.stop):
         change(of_rank(tmp_path, 3, monkeypatch))  # which only marks
-    assert samplers.prefixes(tmp_path) == {2: tmp_path / "trace-rank2"}
+    assert (tmp_path / "trace-rank2.jsonl").exists()
+    assert not (tmp_path / "trace-rank1.jsonl").exists()
 
 
 def test_the_clocks_of_several_hosts_are_compared_while_they_sample(
