@@ -157,7 +157,7 @@ def make(
 def cpu(device: int, cores: int) -> dict[str, Any]:
     """A device's entry in the section devices, with ``cores`` of its own."""
     own = list(range(device * cores, (device + 1) * cores))
-    return {"cores": own, "threads": cores, "loader_cores": own}
+    return {"cores": own, "threads": cores}
 
 
 def started(folder: Path, devices: Devices | int = 2, **given: Any) -> record.Run:

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 PARAMETERS = """\
 recipe = data = devices = run = launcher = cores_per_device = "auto"
-num_workers = batch_size = epochs = loader_cores = "default"
+num_workers = batch_size = epochs = "default"
 warmup_epochs = "default"
 seed = 0
 precision = "fp32"

@@ -56,9 +56,6 @@ OPTIONS = {
         "--cores-per-device N": "give each CPU device N cores; 'shared' lets every device use all "
         "cores, and the run is not ranked (default: all cores divided by the largest number in "
         "--devices)",
-        "--loader-cores PLACE": "place the loader workers of CPU devices: 'device' uses the "
-        "device's cores, 'own' separate cores, 'siblings' second hardware threads (default: the "
-        "recipe's)",
     },
     "training": {
         "--epochs N": "train N epochs (default: the recipe's)",

@@ -47,8 +47,8 @@ class Observed:
     knows; ``others``, how many of its arrays were not the recipe's, or the checkpoint's, at its
     start. Its threads could run on the logical ``cores``. ``resident`` are the most bytes of memory
     that it held at a time, ``pooled`` those of one of its GPUs, where the framework holds a pool of
-    which it uses a part. ``switches`` were on to be fast. ``blocks`` are digests of the devices'
-    images, in their order, for each of the first epoch's first steps.
+    which it uses a part. ``blocks`` are digests of the devices' images, in their order, for each of
+    the first epoch's first steps.
     """
 
     rank: int
@@ -63,7 +63,6 @@ class Observed:
     cores: tuple[int, ...] = ()
     resident: int = 0
     pooled: int | None = None
-    switches: Sequence[str] = ()
     blocks: Sequence[Sequence[str]] = ()
 
 

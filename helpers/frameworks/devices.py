@@ -10,6 +10,7 @@ import platform
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -20,7 +21,6 @@ from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import capabilities, cpu_cores, installed
 from helpers.frameworks.capabilities import Gpu
 from helpers.frameworks.cpu_cores import CpuDevice
-from helpers.recipe.settings import LOADER_CORES, ON_DEVICE
 
 CPU_DEVICES = 2
 FEW_SHARING, A_CORE = 12, 4
@@ -152,18 +152,13 @@ def _present() -> list[tuple[Gpu, bool]]:
         pynvml.nvmlShutdown()
 
 
-def resolve(
-    requested: int | str = "auto",
-    cores_per_device: int | str = "auto",
-    loader_cores: str = ON_DEVICE,
-) -> Devices:
+def resolve(requested: int | str = "auto", cores_per_device: int | str = "auto") -> Devices:
     """The devices for a run.
 
     Args:
         requested: how many. ``auto`` is every GPU, or two CPU devices if there is none.
         cores_per_device: of a CPU device. ``auto`` is an equal part of all cores, ``shared`` lets
             the devices share them.
-        loader_cores: where a CPU device's loader workers run, one of ``settings.LOADER_CORES``.
 
     Raises:
         UserError: a wrong number, or GPUs that are there, not hidden, and cannot be used.
@@ -177,7 +172,7 @@ def resolve(
         if count < 1:
             raise UserError(f"devices {count}: a run needs at least one")
     if not found:
-        return _on_cpu(count, cores_per_device, loader_cores)
+        return _on_cpu(count, cores_per_device)
     if count > len(found):
         raise UserError(
             f"devices {count}: this process sees {len(found)} GPU(s); give {len(found)} at most "
@@ -197,17 +192,14 @@ def precision(asked: str) -> str:
     return "tf32" if has_tf32 else "fp32"
 
 
-def _on_cpu(count: int, cores_per_device: int | str, loader_cores: str) -> Devices:
-    if loader_cores not in LOADER_CORES:
-        raise UserError(f"loader_cores '{loader_cores}': give {', '.join(LOADER_CORES)}")
-    if cores_per_device == cpu_cores.SHARED or not hasattr(os, "sched_setaffinity"):
+def _on_cpu(count: int, cores_per_device: int | str) -> Devices:
+    if cores_per_device == cpu_cores.SHARED:
         if count > (most := max(FEW_SHARING, A_CORE * core_count())):
             raise UserError(
                 f"devices {count}: they would share {core_count()} cores; give {most} at most"
             )
         return Devices("cpu", _cpu_names(count))
-    each = check_cores(cores_per_device)
-    cpus = cpu_cores.divided(count, each, loader_cores, cpu_cores.machine())
+    cpus = cpu_cores.divided(count, check_cores(cores_per_device))
     return Devices("cpu", _cpu_names(count), cpus=cpus)
 
 
@@ -237,16 +229,21 @@ def hardware() -> dict[str, Any]:
     with suppress(UserError):  # what a run is refused for is decided elsewhere
         gpus = visible()
     return {
-        "cpu": cpu_cores.of_cpu("model name"),
+        "cpu": _cpu_name(),
         "cores": psutil.cpu_count(logical=True),
         "usable_cores": core_count(),
-        **cpu_cores.processor(),
         "memory_bytes": psutil.virtual_memory().total,
         "platform": platform.platform(),
         "gpus": [gpu.name for gpu in gpus],
         "driver": gpus[0].driver if gpus else None,
         "topology": _links(),
     }
+
+
+def _cpu_name() -> str:
+    with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
+        names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        return next(names, platform.machine())
 
 
 def _links() -> list[str]:

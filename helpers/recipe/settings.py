@@ -59,11 +59,6 @@ class Rule:
     weight_decay: float = 0.0
 
 
-LoaderCores = Literal["device", "own", "siblings"]
-ON_DEVICE, ON_OWN, ON_SIBLINGS = LOADER_CORES = get_args(LoaderCores)
-"""Where loader workers of a CPU device run: on its cores, on cores that do not compute, or on the
-second hardware threads of the cores that compute."""
-
 LEAST_RATE = 1e-12
 """Far below any in use, and its steps are still float32 numbers of full precision."""
 Pixels = Annotated[int, Meta(ge=0, le=2**14)]
@@ -111,7 +106,6 @@ class Recipe:
     folder: str = "auto"
     options: dict[str, Any] = field(default_factory=dict)  # the reader's own
     color_mode: Literal["grayscale", "rgb"] = "grayscale"
-    loader_cores: LoaderCores = "device"
     optimizer: Literal["sgd", "adam"] = "adam"
     momentum: Annotated[float, Meta(ge=0, le=0.9999)] = 0.0  # of the optimiser "sgd" alone
     weight_decay: Annotated[float, Meta(ge=0, le=1)] = 0.0  # added to the gradients of all weights

@@ -94,7 +94,7 @@ def _of_recipe(name: str, *keys: str, more: Mapping[str, Any] = MappingProxyType
     return table(name, {key: _TYPES[key] for key in keys} | dict(more))
 
 
-_DATA = ("folder", "image_size", "crop", "color_mode", "loader_cores")
+_DATA = ("folder", "image_size", "crop", "color_mode")
 TABLES: dict[str, Any] = {
     "data": _of_recipe("Data", *_DATA, more=OPTIONS | {"reader": Text}),
     "model": _of_recipe("Model", *_MODEL, more=dict.fromkeys(FRAMEWORKS, Text)),

@@ -100,18 +100,14 @@ class Hardware(TypedDict):
     gpus: list[str]  # names
     driver: str | None
     topology: NotRequired[list[str]]  # what lies between each two GPUs
-    threads_per_core: NotRequired[Positive]
     usable_cores: NotRequired[Positive]  # that affinity, control group and Slurm allow
-    clock_mhz: NotRequired[Annotated[float, Meta(gt=0)]]  # the cores' highest, as the system says
-    instruction_sets: NotRequired[list[str]]  # that decide how fast a CPU computes: avx2, amx
 
 
 class CpuDevice(TypedDict):
     """A CPU device with its own cores."""
 
-    cores: Cores  # logical, without its loader's own; in no other device's list
+    cores: Cores  # logical; in no other device's list
     threads: Positive  # that compute: one for each physical core
-    loader_cores: Cores  # where its loader's workers run
 
 
 class DeviceList(TypedDict):
@@ -211,7 +207,6 @@ class Training(TypedDict):
     execution: NotRequired[str]  # eager, graph or compiled, and by what
     convolutions: NotRequired[str | None]  # the type they compute in
     threads: NotRequired[int | None]  # that a process computes with
-    switches: NotRequired[list[str]]  # what was on to be fast, as the libraries say themselves
     step_seconds: NotRequired[StepSeconds]
     first_batches: NotRequired[list[str]]  # digests of the first epoch's first global batches
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -161,7 +162,7 @@ def start(
         "names": list(devices.names),
     }
     if devices.cpus:
-        on |= {"cpus": [cpu.as_record() for cpu in devices.cpus]}
+        on |= {"cpus": [asdict(cpu) for cpu in devices.cpus]}
     content = {
         "schema": SCHEMA,
         "run": about,

@@ -105,7 +105,6 @@ SETTINGS: dict[str, Callable[[Content], str]] = {
 
 PROGRAM: dict[str, Callable[[Content], str]] = {
     "execution": lambda c: str(c.get("training", {}).get("execution", "")),
-    "settings": lambda c: ", ".join(c.get("training", {}).get("switches", ())),
 }
 
 
@@ -120,7 +119,7 @@ def settings(compared: Comparison) -> Table:
 
 
 def programs(compared: Comparison) -> Table:
-    """How each program was executed, and its performance settings, if these differ."""
+    """How each program was executed, if this differs."""
     found = _properties(compared, "Settings that differ", PROGRAM)
     return found if len(found.rows) > len(PROGRAM) else replace(found, rows=())
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.recipe.settings import AS_USUAL, COMPILED, EAGER, ON_DEVICE, ON_OWN, ON_SIBLINGS
+from helpers.recipe.settings import AS_USUAL, COMPILED, EAGER
 from helpers.results import machines
 
 
@@ -89,19 +89,6 @@ def _cores(content: dict[str, Any]) -> str:
     return f"{count} core{'s' * (count != '1')} per device" if count else "sharing cores"
 
 
-_LOADERS = {
-    ON_DEVICE: "workers on its cores",
-    ON_OWN: "workers on cores of their own",
-    ON_SIBLINGS: "workers on sibling threads",
-}
-
-
-def _loaders(content: dict[str, Any]) -> str:
-    if "cpus" not in content["devices"]:
-        raise KeyError("cpus")
-    return _LOADERS[content["recipe"]["loader_cores"]]
-
-
 _EXECUTIONS = {AS_USUAL: "as usual", EAGER: "eager", COMPILED: "compiled"}
 
 
@@ -119,7 +106,6 @@ _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "warm-up": lambda c: f"warm-up {c['recipe']['warmup_epochs']:g}",
     "device": lambda c: f"on {_device(c['devices'])}",
     "cores": _cores,
-    "loader workers": _loaders,
     "images": lambda c: f"{sum(c['data']['images'].values())} images",
 }
 

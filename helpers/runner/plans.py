@@ -10,7 +10,7 @@ from helpers.errors import UserError
 from helpers.frameworks import cpu_cores
 from helpers.frameworks import devices as device_helpers
 from helpers.launch import launchers
-from helpers.recipe import Recipe, full_name, lookup
+from helpers.recipe import full_name, lookup
 from helpers.recipe.settings import AS_USUAL, PRECISIONS
 from helpers.runner import selection
 from helpers.training import image_folders, parameters
@@ -19,7 +19,7 @@ MOST_RUNS = 10_000
 """A larger number is treated as a typing error."""
 PARAMETERS = (
     *("recipe", "data", "epochs", "batch_size", "num_workers", "warmup_epochs"),
-    *("cores_per_device", "loader_cores"),
+    "cores_per_device",
 )
 """The fields of a plan that each of its notebooks gets as parameters."""
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
@@ -40,7 +40,6 @@ class Settings:
     warmup_epochs: float | str = "default"
     launcher: str = "auto"
     cores_per_device: int | str = "auto"
-    loader_cores: str = "default"
 
 
 @dataclass(kw_only=True)
@@ -137,7 +136,6 @@ class Plan(Settings):
             "batch size": self.batch_size,
             "workers": self.num_workers,
             "warm-up epochs": self.warmup_epochs,
-            "loader cores": self.loader_cores,
             "launcher": "default" if self.launcher == "auto" else self.launcher,
         }
         return ", ".join(f"{what} {value}" for what, value in given.items() if value != "default")
@@ -168,7 +166,7 @@ def make_plan(**choices: Any) -> Plan:
     counts = dict.fromkeys(each.count for each in found)
     nodes = dict.fromkeys(int(parameters.check_number("nodes", n)) for n in given.nnodes)
     launcher = launchers.check(given.launcher)
-    cores = _cores(given, recipe, max(counts), min(nodes))
+    cores = _cores(given, max(counts), min(nodes))
     seeds = dict.fromkeys(int(parameters.check_number("seed", n)) for n in given.seeds)
     repeats = int(parameters.check_number("repeats", given.repeats))
     pairs = [pair for pair in product(offers, nodes) if _is_meant(given, offers, *pair)]
@@ -205,19 +203,17 @@ def make_plan(**choices: Any) -> Plan:
         runs=runs,
         launcher=launcher,
         cores_per_device=cores,
-        loader_cores=given.loader_cores,
         recipe_digests={} if name == "auto" else recipe.digests(),
         **checked,
     )
 
 
-def _cores(given: Choices, recipe: Recipe, devices: int, nodes: int) -> int | str:
+def _cores(given: Choices, devices: int, nodes: int) -> int | str:
     """The cores of each CPU device, checked for the most devices of a run on one node."""
     asked = given.cores_per_device
     if nodes > 1:  # whose cores are not known here
         return asked if asked == cpu_cores.SHARED else device_helpers.check_cores(asked) or "auto"
-    place = recipe.loader_cores if given.loader_cores == "default" else given.loader_cores
-    widest = device_helpers.resolve(devices, asked, place)
+    widest = device_helpers.resolve(devices, asked)
     if widest.cpus and asked != "auto":
         return int(asked)
     return asked if asked == cpu_cores.SHARED else "auto"

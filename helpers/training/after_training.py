@@ -49,7 +49,7 @@ def as_record(observed: Sequence[Observed], step_seconds: Sequence[float]) -> di
     """What the record's section ``training`` says of how it was computed."""
     seen = observed[0].seen
     said: dict[str, Any] = {"execution": seen.execution, "convolutions": seen.convolutions}
-    said |= {"threads": seen.threads, "switches": list(observed[0].switches)}
+    said["threads"] = seen.threads
     said["first_batches"] = first_batches(observed)
     if step_seconds:
         extremes = {"minimum": min(step_seconds), "maximum": max(step_seconds)}

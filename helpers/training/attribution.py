@@ -100,7 +100,7 @@ def compiling(content: Mapping[str, Any]) -> float:
 def cores(content: Mapping[str, Any]) -> int | None:
     """The number of cores of a run's loaders; None if its record does not contain it."""
     if cpus := content["devices"].get("cpus"):
-        return len({core for cpu in cpus for core in cpu["loader_cores"]})
+        return len({core for cpu in cpus for core in cpu["cores"]})
     usable: int | None = content["hardware"].get("usable_cores")
     cluster = content.get("cluster")
     nodes = 1 if cluster is None or cluster["simulated"] else cluster["nodes"]

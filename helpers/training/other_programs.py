@@ -34,7 +34,7 @@ class Watch:
     """Measure what programs other than this process and its children use of the devices' cores."""
 
     def __init__(self, devices: Sequence[CpuDevice]) -> None:
-        self._cores = {core for cpu in devices for core in (*cpu.cores, *cpu.loader_cores)}
+        self._cores = {core for cpu in devices for core in cpu.cores}
         self._root = os.getpid()  # in a replica, too, the notebook's
         self._parts: dict[str, np.ndarray] = {}
         self._reason: str | None = None

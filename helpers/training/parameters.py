@@ -14,7 +14,6 @@ from helpers.frameworks.cpu_cores import CpuDevice
 from helpers.frameworks.devices import Devices
 from helpers.launch import launchers
 from helpers.recipe import ScaledRecipe, lookup
-from helpers.recipe.settings import ON_DEVICE
 from helpers.training.image_data import fit_to_images
 from helpers.training.image_folders import prepare_data
 
@@ -90,7 +89,6 @@ def resolve(
     epochs: int | str = "default",
     warmup_epochs: float | str = "default",
     cores_per_device: int | str = "auto",
-    loader_cores: str = "default",
     nodes: int = 1,
     simulated_nodes: bool = False,
 ) -> Setup:
@@ -121,7 +119,6 @@ def resolve(
     asked = {
         "warmup_epochs": check_number("warmup_epochs", warmup_epochs),
         "epochs": check_number("epochs", epochs),
-        "loader_cores": loader_cores,  # a wrong word is named where devices are resolved
         "execution": execution,
     }
     changes = {name: value for name, value in asked.items() if value != "default"}
@@ -129,8 +126,6 @@ def resolve(
     chosen = lookup(recipe, demo=found.kind == "cpu", **changes)
     if framework and (reason := chosen.lacks(framework)):
         raise UnsupportedError(reason)
-    if found.cpus and chosen.loader_cores != ON_DEVICE:
-        found = device_helpers.resolve(devices, cores_per_device, chosen.loader_cores)
     each, images = check_number("num_workers", num_workers), check_number("batch_size", batch_size)
     if isinstance(images, int):
         chosen = chosen.with_batch_size(images)
@@ -159,7 +154,7 @@ def default_workers(devices: Devices, nodes: int = 1, virtual: bool = True) -> i
     The number is for all nodes together; simulated nodes share this machine's cores.
     """
     if devices.cpus:
-        return nodes * sum(min(8, len(cpu.loader_cores)) for cpu in devices.cpus)
+        return nodes * sum(min(8, len(cpu.cores)) for cpu in devices.cpus)
     if virtual:
         return min(8 * devices.count * nodes, core_count())
     return nodes * min(8 * devices.count, core_count())

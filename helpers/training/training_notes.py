@@ -19,7 +19,7 @@ from helpers.errors import LoaderError
 from helpers.fairness import crops, training_checks, weight_checks
 from helpers.fairness.observed import FIRST, Epoch, Evaluation, Observed
 from helpers.fairness.reference_checks import centre_crop
-from helpers.frameworks import cpu_cores, switches
+from helpers.frameworks import cpu_cores
 from helpers.networks.shapes import RUNNING
 from helpers.networks.weights import Arrays
 from helpers.training import batch_arrays
@@ -198,7 +198,6 @@ class TrainingNotes:
             cores=cpu_cores.pinned(),
             resident=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
             pooled=peak(run.own_devices),
-            switches=switches.on(self.replica.network, run.on_gpu),
             blocks=self._blocks,
         )
 

@@ -42,7 +42,6 @@ def test_it_trains(executed: Path, notebook: str) -> None:
     found = record.read(executed / f"{notebook}-2x")
     assert_sound(found)
     assert found["devices"]["count"] == 2
-    assert found["training"]["switches"], "each framework has something on to be fast"
     for kind in ("files", "synthetic", "loader"):
         low, middle, high = (found[kind][key] for key in ("low", "images_per_second", "high"))
         assert 0 < low <= middle <= high and len(found[kind]["rounds"]) > 3

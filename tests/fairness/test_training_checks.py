@@ -214,7 +214,7 @@ def test_an_evaluation_of_other_images_fails(wrong: Evaluation) -> None:
     assert f"{wrong.part}: {wrong.images} of 6 images" in str(found.reason)
 
 
-CPUS = [CpuDevice((0, 4), 1, (0, 4)), CpuDevice((1, 5), 1, (1, 5))]
+CPUS = [CpuDevice((0, 4), 1), CpuDevice((1, 5), 1)]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from helpers.frameworks.rank_info import Place
 from helpers.training import other_programs
 from helpers.training.other_programs import Used, Watch
 
-TWO = (CpuDevice((0,), 1, (0,)), CpuDevice((1,), 1, (2,)))
-"""Their loader workers use a third core."""
+TWO = (CpuDevice((0,), 1), CpuDevice((1, 2), 1))
+"""The second has two hardware threads of a core."""
 
 
 def test_busy_time_that_is_not_the_runs_is_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +32,7 @@ def test_busy_time_that_is_not_the_runs_is_of_others(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("devices", "cores", "used", "why"),
     [
-        ((CpuDevice((10**6,), 1, ()),), 1, None, "does not tell"),  # a container's own list
+        ((CpuDevice((10**6,), 1),), 1, None, "does not tell"),  # a container's own list
         ((), 0, 0.0, "None"),
     ],
 )
