@@ -4,38 +4,33 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from helpers import paths
-from helpers.errors import UserError
 from helpers.frameworks import capabilities, optional_kernels
 from helpers.frameworks.capabilities import Gpu
 
 
 def problem(kernel: str, gpus: Sequence[Gpu] = ()) -> str | None:
     """Why ``kernel`` cannot be used, on ``gpus`` if any, in one line; None if it can."""
+    from jupyter_client import kernelspec  # a run's own process does without
+
     content = _status(kernel)
     if content.get("ok") is False:
         reason = str(content.get("reason") or "no reason was written").strip().splitlines()[0]
         return f"the environment of kernel '{kernel}' could not be built: {reason}"
-    kernelspec = required("jupyter_client.kernelspec")
+    make = "'make envs'"
+    if kernel in optional_kernels():
+        make = f"""'make envs ARGS="--environments {kernel}"'"""
     try:
         spec = kernelspec.KernelSpecManager().get_kernel_spec(kernel)
     except kernelspec.NoSuchKernel:
-        return f"kernel '{kernel}' is not installed: run {how_to_make(kernel)}"
+        return f"kernel '{kernel}' is not installed: run {make}"
     command = spec.argv[0] if spec.argv else ""
     if Path(command).is_absolute() and not Path(command).exists():
-        return f"kernel '{kernel}' points at {command}, which is gone: run {how_to_make(kernel)}"
+        return f"kernel '{kernel}' points at {command}, which is gone: run {make}"
     return _why_not(kernel, gpus)
-
-
-def how_to_make(kernel: str) -> str:
-    """The command that makes a kernel."""
-    if kernel in optional_kernels():
-        return f"""'make envs ARGS="--environments {kernel}"'"""
-    return "'make envs'"
 
 
 def why_not_here(gpus: Sequence[Gpu]) -> str | None:
@@ -59,14 +54,3 @@ def _status(kernel: str) -> dict[str, Any]:
         content = json.loads((paths.VENVS / f"{kernel}.json").read_text(encoding="utf-8"))
         return content if isinstance(content, dict) else {}
     return {}
-
-
-def required(module: str) -> Any:
-    """A module of Jupyter's, imported; a UserError where that is impossible."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise UserError(
-            f"{error.name} is not in this Python ({sys.executable}): "
-            "run 'make compare', or .venvs/lab/bin/rosetta after 'make envs'"
-        ) from None

@@ -21,7 +21,6 @@ from data_prep.errors import printable
 from helpers import paths
 from helpers.errors import in_a_line, naming
 from helpers.frameworks import temporary_files
-from helpers.frameworks.installed import required
 from helpers.record import environment_variables, processes, this_notebook
 from helpers.runner import hangs, notebook_links, shutdown
 
@@ -67,12 +66,14 @@ def execute(
         Exception: a cell failed, there was no progress, or the kernel could not be started or died.
         OSError: what the runner itself writes, ``target`` first of all, cannot be written.
     """
+    from nbclient import NotebookClient  # takes a moment to import
+
     notebook = with_parameters(source, target, parameters, kernel)
     sections = notebook_links.section_of_each_cell(notebook.cells)
     at: list[int] = []  # the cells that were begun
     silent = logging.getLogger(f"{__name__}.nbclient")
     silent.setLevel(logging.CRITICAL + 1)  # the runner says how a run ended
-    client = required("nbclient").NotebookClient(
+    client = NotebookClient(
         notebook,
         kernel_name=kernel,
         startup_timeout=300,  # importing a framework from a cold disk
@@ -235,6 +236,8 @@ def start_of(kernel: str) -> tuple[str, dict[str, str]]:
 
     Its ``PATH`` ends in ``${PATH}``.
     """
-    spec = required("jupyter_client.kernelspec").KernelSpecManager().get_kernel_spec(kernel)
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    spec = KernelSpecManager().get_kernel_spec(kernel)
     environ = {name: Template(text).safe_substitute(os.environ) for name, text in spec.env.items()}
     return spec.argv[0], environ

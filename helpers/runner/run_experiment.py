@@ -17,6 +17,7 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def run(
         return 0
     if name is not None:
         experiments.check_name(name)
-    installed.required("nbclient")  # takes a moment, which is no run's time
+    import_module("nbclient")  # takes a moment, which is no run's time
     with (
         locks.only_one(),
         shutdown.in_order(),
