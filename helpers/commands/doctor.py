@@ -60,7 +60,6 @@ def _describe_machine() -> None:
         "CPU": f"{about['cpu']}, {about['cores']} cores, {about['memory_bytes'] / 2**30:.0f} GiB",
         "driver": about["driver"] or "none",
         "GPUs": ", ".join(about["gpus"]) or "none",
-        "links": "; ".join(about["topology"]) or "none",
     }
     say("\n".join(f"{what:6}  {value}" for what, value in rows.items()))
 

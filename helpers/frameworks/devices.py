@@ -4,7 +4,6 @@ A CPU device is a replica that computes on cores of its own (``helpers.framework
 takes part like a GPU. The times of CPU devices that share cores are not ranked.
 """
 
-import itertools
 import os
 import platform
 from collections.abc import Callable, Sequence
@@ -56,21 +55,10 @@ class Devices:
             each = f"{threads} core{'s' * (threads != 1)}{' each' * (self.count > 1)}"
             which = "; ".join(",".join(map(str, cpu.cores)) for cpu in self.cpus)
             return f"{self.short} of {each} (cores {which})"
-        said = (
+        return (
             f"{self.short} that share {core_count()} cores: they show whether the data parallelism "
             "is right, and their times are not ranked"
         )
-        return "; ".join(filter(None, (said, crowded(self.count))))
-
-
-def crowded(count: int) -> str:
-    """A warning if the devices share fewer cores; otherwise nothing."""
-    if count <= core_count():
-        return ""
-    return (
-        f"warning: {count} CPU devices share {core_count()} cores, so each step takes long; "
-        "give fewer devices for a first try"
-    )
 
 
 def run_name(notebook: str, replicas: int, nodes: int = 1) -> str:
@@ -114,8 +102,7 @@ def _numbers(names: Sequence[str], gpus: Sequence[Gpu]) -> list[int]:
     """The GPUs of these numbers or beginnings of a UUID; CUDA stops at the first that is none."""
     chosen = []
     for name in map(str.strip, names):
-        numbers = range(len(gpus))
-        match = [n for n in numbers if name == str(n) or gpus[n].uuid.startswith(name)]
+        match = [n for n, gpu in enumerate(gpus) if name == str(n) or gpu.uuid.startswith(name)]
         if not match:
             break
         chosen.append(match[0])
@@ -133,23 +120,31 @@ def _present() -> list[tuple[Gpu, bool]]:
         why = capabilities.driver_failure(error.value, said)
         raise UserError(f"{why}; to use the CPU instead: CUDA_VISIBLE_DEVICES=") from None
     try:
-        driver = pynvml.nvmlSystemGetDriverVersion()
-        found = []
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            try:
-                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-                name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
-            except pynvml.NVMLError as error:  # it is off the bus, or belongs to another user
-                raise UserError(
-                    f"GPU {index}: the driver says '{error}'; see 'nvidia-smi' ({HIDE})"
-                ) from None
-            capability = _query(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
-            mig = _query(pynvml.nvmlDeviceGetMigMode, handle)
-            gpu = Gpu(name, tuple(capability) if capability else None, driver, uuid)
-            found.append((gpu, bool(mig and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE)))
-        return found
+        return [_gpu(index) for index in range(pynvml.nvmlDeviceGetCount())]
     finally:
         pynvml.nvmlShutdown()
+
+
+def _gpu(index: int) -> tuple[Gpu, bool]:
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
+    except pynvml.NVMLError as error:  # it is off the bus, or belongs to another user
+        raise UserError(
+            f"GPU {index}: the driver says '{error}'; see 'nvidia-smi' ({HIDE})"
+        ) from None
+    capability = _query(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    mig = _query(pynvml.nvmlDeviceGetMigMode, handle)
+    driver = pynvml.nvmlSystemGetDriverVersion()
+    gpu = Gpu(name, tuple(capability) if capability else None, driver, uuid)
+    return gpu, bool(mig and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE)
+
+
+def _query(ask: Callable[..., Any], *of: Any) -> Any:
+    """The answer of an NVML function; None if it fails."""
+    with suppress(pynvml.NVMLError):
+        return ask(*of)
+    return None
 
 
 def resolve(requested: int | str = "auto", cores_per_device: int | str = "auto") -> Devices:
@@ -165,12 +160,9 @@ def resolve(requested: int | str = "auto", cores_per_device: int | str = "auto")
         UnsupportedError: this process's own environment cannot compute on these GPUs.
     """
     found = visible()
-    if requested == "auto":
+    count = _number("devices", requested)
+    if count is None:
         count = len(found) or min(CPU_DEVICES, len(cpu_cores.machine()))
-    else:
-        count = _number("devices", requested)
-        if count < 1:
-            raise UserError(f"devices {count}: a run needs at least one")
     if not found:
         return _on_cpu(count, cores_per_device)
     if count > len(found):
@@ -183,6 +175,34 @@ def resolve(requested: int | str = "auto", cores_per_device: int | str = "auto")
     return Devices("gpu", tuple(gpu.name for gpu in found[:count]))
 
 
+def _on_cpu(count: int, cores_per_device: int | str) -> Devices:
+    names = tuple(f"CPU device {number}" for number in range(count))
+    if cores_per_device != cpu_cores.SHARED:
+        return Devices("cpu", names, cpu_cores.divided(count, check_cores(cores_per_device)))
+    if count > (most := max(FEW_SHARING, A_CORE * core_count())):
+        raise UserError(
+            f"devices {count}: they would share {core_count()} cores; give {most} at most"
+        )
+    return Devices("cpu", names)
+
+
+def check_cores(cores_per_device: int | str) -> int | None:
+    """The cores of a CPU device as a number; None of ``auto``."""
+    return _number("cores_per_device", cores_per_device)
+
+
+def _number(what: str, value: object) -> int | None:
+    if value == "auto":
+        return None
+    try:
+        number = int(str(value))  # neither 0.5 nor True is one
+    except ValueError:
+        raise UserError(f"{what} '{value}': give a number, or auto") from None
+    if number < 1:
+        raise UserError(f"{what} {number}: give at least one")
+    return number
+
+
 def precision(asked: str) -> str:
     """Resolve ``auto``: tf32 if all GPUs have it (compute capability 8.0), otherwise fp32."""
     if asked != "auto":
@@ -192,88 +212,19 @@ def precision(asked: str) -> str:
     return "tf32" if has_tf32 else "fp32"
 
 
-def _on_cpu(count: int, cores_per_device: int | str) -> Devices:
-    if cores_per_device == cpu_cores.SHARED:
-        if count > (most := max(FEW_SHARING, A_CORE * core_count())):
-            raise UserError(
-                f"devices {count}: they would share {core_count()} cores; give {most} at most"
-            )
-        return Devices("cpu", _cpu_names(count))
-    cpus = cpu_cores.divided(count, check_cores(cores_per_device))
-    return Devices("cpu", _cpu_names(count), cpus=cpus)
-
-
-def check_cores(cores_per_device: int | str) -> int | None:
-    """The cores of a CPU device as a number; None of ``auto``."""
-    if cores_per_device == "auto":
-        return None
-    if (each := _number("cores_per_device", cores_per_device)) < 1:
-        raise UserError(f"cores_per_device {each}: a device needs at least one")
-    return each
-
-
-def _cpu_names(count: int) -> tuple[str, ...]:
-    return tuple(f"CPU device {number}" for number in range(count))
-
-
-def _number(what: str, value: object) -> int:
-    try:
-        return int(str(value))  # neither 0.5 nor True is one
-    except ValueError:
-        raise UserError(f"{what} '{value}': give a number, or auto") from None
-
-
 def hardware() -> dict[str, Any]:
-    """The machine, for the record: CPU, cores, memory in bytes, GPUs, driver, what joins them."""
+    """The machine, for the record: CPU, cores, memory in bytes, GPUs, driver."""
     gpus: list[Gpu] = []
     with suppress(UserError):  # what a run is refused for is decided elsewhere
         gpus = visible()
+    cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = (line.partition(":")[2].strip() for line in cpu if line.startswith("model name"))
     return {
-        "cpu": _cpu_name(),
+        "cpu": next(names, platform.machine()),
         "cores": psutil.cpu_count(logical=True),
         "usable_cores": core_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "platform": platform.platform(),
         "gpus": [gpu.name for gpu in gpus],
         "driver": gpus[0].driver if gpus else None,
-        "topology": _links(),
     }
-
-
-def _cpu_name() -> str:
-    with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
-        names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-        return next(names, platform.machine())
-
-
-def _links() -> list[str]:
-    """``GPUs 0-1: NVLink`` of each pair; ``all 28 pairs of GPUs: NVLink`` where all are equal."""
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
-    try:
-        handles = [*map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))]
-        found = {
-            f"GPUs {one}-{other}": "NVLink" if _nvlink(left, right) else "PCIe"
-            for (one, left), (other, right) in itertools.combinations(enumerate(handles), 2)
-        }
-    except pynvml.NVMLError:
-        return []
-    finally:
-        pynvml.nvmlShutdown()
-    if len(found) > 1 and len(set(found.values())) == 1:
-        return [f"all {len(found)} pairs of GPUs: {next(iter(found.values()))}"]
-    return [f"{pair}: {way}" for pair, way in found.items()]
-
-
-def _nvlink(one: Any, other: Any) -> bool:
-    status = _query(pynvml.nvmlDeviceGetP2PStatus, one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
-    return bool(status == pynvml.NVML_P2P_STATUS_OK)
-
-
-def _query(ask: Callable[..., Any], *of: Any) -> Any:
-    """The answer of an NVML function; None if it fails."""
-    with suppress(pynvml.NVMLError):
-        return ask(*of)
-    return None

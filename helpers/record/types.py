@@ -99,7 +99,6 @@ class Hardware(TypedDict):
     platform: str
     gpus: list[str]  # names
     driver: str | None
-    topology: NotRequired[list[str]]  # what lies between each two GPUs
     usable_cores: NotRequired[Positive]  # that affinity, control group and Slurm allow
 
 

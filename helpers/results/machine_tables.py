@@ -52,10 +52,9 @@ def _devices(content: Content) -> str:
 
 
 def _gpus(content: Content) -> str:
-    """``2 x NVIDIA H100; GPUs 0-1: NVLink``; nothing without GPUs."""
-    hardware = content["hardware"]
-    found = [f"{count} x {name}" for name, count in Counter(hardware["gpus"]).items()]
-    return "; ".join([*found, *hardware.get("topology", [])] if found else [])
+    """``2 x NVIDIA H100``; nothing without GPUs."""
+    gpus = Counter(content["hardware"]["gpus"])
+    return "; ".join(f"{count} x {name}" for name, count in gpus.items())
 
 
 def _data(content: Content) -> str:

@@ -7,7 +7,6 @@ from functools import cache, partial
 from typing import Any
 
 from helpers import terminal
-from helpers.frameworks import devices
 from helpers.recipe import lookup
 from helpers.record import sections, tasks
 from helpers.results import comparability
@@ -28,9 +27,6 @@ def announce(experiment: Experiment) -> None:
         say(f"  every run with {settings}")
     for line in _recipe(experiment.plan):
         say(f"  {line}")
-    warned = devices.crowded(max((run.devices for run in experiment.runs), default=0))
-    if warned and not devices.visible():
-        say(f"  {warned}")
     skipped = cache(partial(preflight.why_skipped, experiment.plan))
     for run, (state, reason) in states.items():
         if state == "finished":
