@@ -115,7 +115,7 @@ def batches(names: dict[str, Any], workers: int) -> Iterator[Any]:
         dist = names["dist"]
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     run.workers = workers
-    yield from chain.from_iterable(repeat(names["make_loader"](run.train_part, True)))
+    yield from chain.from_iterable(repeat(names["make_loader"](run.train_split, True)))
 
 
 def decoded(read: Callable[[Any], Any], rows: Sequence[Any], workers: int) -> Iterator[int]:

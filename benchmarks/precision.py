@@ -30,7 +30,7 @@ import data_prep
 from helpers.recipe import lookup
 from helpers.results import intervals
 
-Part: TypeAlias = tuple[np.ndarray, np.ndarray]
+Split: TypeAlias = tuple[np.ndarray, np.ndarray]
 """Grey images, uint8 (N, 1, side, side), and their findings."""
 RECIPE, MARGIN = lookup("demo"), 6
 BATCH, RATE = 64, 1e-3
@@ -99,7 +99,7 @@ def make_training(precision: str, seed: int, kind: str, narrow: bool) -> tuple[A
         with torch.autocast(kind, cast, enabled=cast is not None):
             return model(inputs).float()
 
-    def train(batches: Iterator[Part]) -> np.ndarray:
+    def train(batches: Iterator[Split]) -> np.ndarray:
         """The losses, read when all steps are done."""
         losses = []
         for pixels, targets in batches:
@@ -115,7 +115,7 @@ def make_training(precision: str, seed: int, kind: str, narrow: bool) -> tuple[A
     @torch.inference_mode()
     def predict(pixels: np.ndarray) -> np.ndarray:
         model.eval()
-        return np.concatenate([logits(part).cpu() for part in np.array_split(pixels, 8)])
+        return np.concatenate([logits(split).cpu() for split in np.array_split(pixels, 8)])
 
     return train, predict
 
@@ -128,35 +128,35 @@ def learned(
         size = RECIPE.crop + MARGIN
         data_prep.generate_nih(Path(folder), images=given.images, size=size, progress=False)
         reader = data_prep.open_reader("nih", folder, seed=0)
-        parts = {part: reader.table().iloc[rows] for part, rows in reader.parts().items()}
-        train_part = read(parts["train"])
-        pixels, labels = read(pd.concat([parts["valid"], parts["test"]]))
+        splits = {split: reader.table().iloc[rows] for split, rows in reader.splits().items()}
+        train_split = read(splits["train"])
+        pixels, labels = read(pd.concat([splits["valid"], splits["test"]]))
     low, high = MARGIN // 2, MARGIN // 2 + RECIPE.crop
     known = [k for k, n in enumerate(labels.sum(0)) if 5 <= n <= len(labels) - 5]
-    steps = len(train_part[0]) // BATCH
+    steps = len(train_split[0]) // BATCH
     for seed in range(given.seeds):
         for precision in precisions:
             train, predict = make_training(precision, seed, kind, narrow=kind == "cpu")
-            losses = train(batches(train_part, seed, given.epochs))
+            losses = train(batches(train_split, seed, given.epochs))
             scores = predict(pixels[:, :, low:high, low:high])
             auc = roc_auc_score(labels[:, known], scores[:, known])
             loss = float(losses[-steps:].mean())
             yield {"seed": seed, "precision": precision, "AUC": auc, "loss": loss}
 
 
-def read(part: pd.DataFrame) -> Part:
-    pixels = np.stack([data_prep.read_grey(path) for path in part["path"]])
-    return pixels[:, None], part[[*data_prep.FINDINGS]].to_numpy(np.float32)
+def read(split: pd.DataFrame) -> Split:
+    pixels = np.stack([data_prep.read_grey(path) for path in split["path"]])
+    return pixels[:, None], split[[*data_prep.FINDINGS]].to_numpy(np.float32)
 
 
-def batches(part: Part, seed: int, epochs: int) -> Iterator[Part]:
+def batches(split: Split, seed: int, epochs: int) -> Iterator[Split]:
     """The same for every precision: a random order, and a random crop of each batch."""
     random = np.random.default_rng(seed)
     for _ in range(epochs):
-        order = random.permutation(len(part[0]))
+        order = random.permutation(len(split[0]))
         for first in range(0, len(order) - BATCH + 1, BATCH):
             rows, (y, x) = order[first : first + BATCH], random.integers(0, MARGIN + 1, 2)
-            yield part[0][rows, :, y : y + RECIPE.crop, x : x + RECIPE.crop], part[1][rows]
+            yield split[0][rows, :, y : y + RECIPE.crop, x : x + RECIPE.crop], split[1][rows]
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Read a data set of any format:
 
     reader = data_prep.open_reader("cifar10", "data/cifar10", channels=3)
     reader.classes, reader.targets  # names; int64 (images,), or uint8 (images, findings)
-    parts = reader.parts()  # indices of train, valid and test
+    splits = reader.splits()  # indices of train, valid and test
     image = reader.read(0)  # uint8 (32, 32, 3)
 
 The command line is `data-prep` (or `python -m data_prep`). Importing data_prep is fast: pandas and

@@ -129,7 +129,7 @@ def _new_text(made: Mapping[str, Any]) -> str:
 def verify(words: Words) -> int:
     """Check a data folder: files, decoding, duplicates, split, label counts.
 
-    The exit code is 1 if there is a problem, such as a patient in two parts of the split.
+    The exit code is 1 if there is a problem, such as a patient in two splits.
     """
     from data_prep.verify import format_report, verify_folder
 

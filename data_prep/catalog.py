@@ -1,4 +1,4 @@
-"""Describe a data set: the path, labels, group (patient) and published part of every image."""
+"""Describe a data set: the path, labels, group (patient) and published split of every image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from data_prep.errors import DataError
-from data_prep.split import PARTS, shared_groups, split_groups
+from data_prep.split import SPLITS, shared_groups, split_groups
 
 #: Labels of a finding that the reader of the image was unsure of, and of a finding without label.
 UNCERTAIN, MISSING = -1, -2
@@ -21,8 +21,8 @@ UNCERTAIN, MISSING = -1, -2
 Policy = Literal["zero", "one", "ignore"]
 POLICIES = ("zero", "one", "ignore")
 
-#: Part of an image that was published without a part.
-NO_PART = -1
+#: Split of an image that was published without a split.
+NO_SPLIT = -1
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Catalog:
     1, `UNCERTAIN` and `MISSING`."""
     groups: Sequence[Hashable] | None = None
     """The group (usually the patient) of each image; None: every image is a group."""
-    parts: np.ndarray | None = None
-    """int8 (images,): the place in `PARTS` of the part it was published in, or `NO_PART`."""
+    splits: np.ndarray | None = None
+    """int8 (images,): the place in `SPLITS` of the split it was published in, or `NO_SPLIT`."""
     passed_over: Mapping[str, int] = field(default_factory=dict)
     """The number of files beside the images that are not read as images, by ending."""
 
@@ -71,7 +71,7 @@ class Catalog:
             sources=images if same else [self.sources[i] for i in at],
             labels=self.labels[keep],
             groups=None if self.groups is None else [self.groups[i] for i in at],
-            parts=None if self.parts is None else self.parts[keep],
+            splits=None if self.splits is None else self.splits[keep],
         )
 
 
@@ -133,51 +133,51 @@ def split_catalog(
     valid: float = 0.125,
 ) -> dict[str, np.ndarray]:
     """Return the int64 indices, ascending, of `train`, `valid` and `test`; no group is in two
-    parts.
+    splits.
 
     A set that was published in one piece is split by `shares`. If a set was published as train and
-    one other part, the other part is `test`, and the share `valid` of train's groups is `valid`.
+    one other split, the other split is `test`, and the share `valid` of train's groups is `valid`.
     """
     groups = catalog.images if catalog.groups is None else catalog.groups
-    if catalog.parts is None or (catalog.parts == NO_PART).all():
-        return split_groups(groups, seed=seed, parts=shares)
-    given = {part: np.flatnonzero(catalog.parts == at) for at, part in enumerate(PARTS)}
+    if catalog.splits is None or (catalog.splits == NO_SPLIT).all():
+        return split_groups(groups, seed=seed, fractions=shares)
+    given = {split: np.flatnonzero(catalog.splits == at) for at, split in enumerate(SPLITS)}
     if len(given["test"]) == 0:
         given["valid"], given["test"] = given["test"], given["valid"]
-    for part in ("train", "test"):
-        if len(given[part]) == 0:
-            raise DataError(f"{catalog.folder}: no images in the {part} part; add some")
+    for split in ("train", "test"):
+        if len(given[split]) == 0:
+            raise DataError(f"{catalog.folder}: no images in the {split} split; add some")
     if catalog.groups is not None and (shared := shared_groups(catalog.groups, given)):
         group, (one, other, *_) = next(iter(shared.items()))
-        raise DataError(f"the group {group} is in both {one} and {other}; put it into one part")
+        raise DataError(f"the group {group} is in both {one} and {other}; put it into one split")
     if len(given["valid"]) == 0:
         train = given["train"]
         inner = split_groups(
             [groups[i] for i in train.tolist()],
             seed=seed,
-            parts=(1.0 - valid, valid, 0.0),
+            fractions=(1.0 - valid, valid, 0.0),
             may_be_empty=("test",),
         )
         given["train"], given["valid"] = train[inner["train"]], train[inner["valid"]]
     return given
 
 
-def part_notes(classes: Sequence[str], targets: Mapping[str, np.ndarray]) -> list[str]:
-    """Return what a part cannot teach or measure, by the labels of the images in each part."""
+def split_notes(classes: Sequence[str], targets: Mapping[str, np.ndarray]) -> list[str]:
+    """Return what a split cannot teach or measure, by the labels of the images in each split."""
     notes = []
-    for part, here in targets.items():
+    for split, here in targets.items():
         if here.ndim == 1:
             measure, counts = "accuracy", {"image": np.bincount(here, minlength=len(classes))}
         else:
             positive = (here == 1).sum(axis=0)
             counts = {"positive image": positive, "negative image": len(here) - positive}
             measure = "AUC"
-        effect = "it cannot be learned" if part == "train" else f"its {measure} cannot be measured"
+        effect = "it cannot be learned" if split == "train" else f"its {measure} cannot be measured"
         for what, number in counts.items():
             if lacking := [classes[at] for at in np.flatnonzero(number == 0).tolist()]:
                 more = f" and {len(lacking) - 5:,} more" if len(lacking) > 5 else ""
                 notes.append(
-                    f"{part} has no {what} of {', '.join(lacking[:5])}{more}, so {effect};"
+                    f"{split} has no {what} of {', '.join(lacking[:5])}{more}, so {effect};"
                     " add images, or split with another seed or other shares"
                 )
     return notes

@@ -24,7 +24,7 @@ from data_prep.readers.column_mapping import MAPPING_FILE
 from data_prep.readers.csv_file import CsvFile
 from data_prep.readers.nih import LABEL_FILES
 from data_prep.readers.path_safety import bare_name, near_file, same_form
-from data_prep.split import PARTS, patients_in_paths
+from data_prep.split import SPLITS, patients_in_paths
 
 #: Label files are searched in the folder and one level below.
 LABEL_PATTERNS = ("*.csv", "*.csv.gz", "*/*.csv", "*/*.csv.gz")
@@ -121,10 +121,10 @@ def _assumed(folder: Path, recognised: Recognised, found: Catalog) -> str:
         groups = count_text(set(found.groups), "group (patient)", "groups (patients)")
     other = sum(1 for _ in image_files(folder)) - len(found) if recognised.mapping else 0
     unlisted = f", image files without a row: {other:,}" if other > 0 else ""
-    parts = "a new split" if found.parts is None else "the published split"
+    splits = "a new split" if found.splits is None else "the published split"
     return (
         f"{recognised.layout}, {count_text(found.images, 'image', 'images')},"
-        f" {count_text(found.classes, *kind)} ({names}), {groups}, {parts}{unlisted}"
+        f" {count_text(found.classes, *kind)} ({names}), {groups}, {splits}{unlisted}"
     )
 
 
@@ -280,22 +280,24 @@ def _mapping(
 ) -> dict[str, Any]:
     """Return the keys of `table.toml`, with the paths of the images as they are on the disk."""
     first, keys = tables[names[0]], layout["keys"]
-    mapping: dict[str, Any] = {"file": _by_part(folder, names)}
+    mapping: dict[str, Any] = {"file": _by_split(folder, names)}
     mapping |= keys | _paths(folder, first, keys["path"], len(names) > 1)
     if not {"findings", "class"} & mapping.keys():
         mapping["findings"] = [name for name in first.header if name not in layout["others"]]
     return mapping
 
 
-def _by_part(folder: Path, names: list[str]) -> str | dict[str, str]:
-    """Return the only name, or the name for each part; `DataError` if no part is in a name."""
+def _by_split(folder: Path, names: list[str]) -> str | dict[str, str]:
+    """Return the only name, or the name for each split; `DataError` if no split is in a name."""
     if len(names) == 1:
         return names[0]
-    parts = {part: name for name in names for part in PARTS if part[:3] in Path(name).name.lower()}
-    if {*parts.values()} != {*names}:
-        fix = "keep one of them, or one for each part"
+    splits = {
+        split: name for name in names for split in SPLITS if split[:3] in Path(name).name.lower()
+    }
+    if {*splits.values()} != {*names}:
+        fix = "keep one of them, or one for each split"
         raise DataError(f"{folder}: {', '.join(names)} have the same columns; {fix}")
-    return parts
+    return splits
 
 
 def _paths(folder: Path, rows: CsvFile, pattern: str, several: bool) -> dict[str, str]:

@@ -19,9 +19,9 @@ from data_prep.catalog import (
     Catalog,
     count_labels,
     label_text,
-    part_notes,
     passed_over_text,
     split_catalog,
+    split_notes,
 )
 from data_prep.errors import DataError, printable
 from data_prep.files import map_in_processes, with_progress, write_atomic
@@ -29,10 +29,10 @@ from data_prep.image_decoding import decode, to_channels
 from data_prep.prepared_folder import text_without_path
 from data_prep.readers import load_catalog
 from data_prep.readers.catalog_reader import read_source
-from data_prep.split import PARTS
+from data_prep.split import SPLITS
 
 BATCH = 8
-#: Images of each part in the grid, the side of one in pixels, and the lines of a list.
+#: Images of each split in the grid, the side of one in pixels, and the lines of a list.
 GRID, THUMBNAIL, LINES = 24, 96, 50
 
 PAGE = """\
@@ -52,7 +52,7 @@ figcaption { font-size: 11px; line-height: 1.3; overflow-wrap: anywhere }
 {% for row in rows %}<tr>{% for cell in row %}<td>{{ cell|short }}</td>{% endfor %}</tr>
 {% endfor %}</table>
 {% endfor %}
-{% for part, shown in grids.items() %}<h2>{{ part }}</h2><div class="grid">
+{% for split, shown in grids.items() %}<h2>{{ split }}</h2><div class="grid">
 {% for image, label, jpeg in shown %}<figure><img alt="" src="data:image/jpeg;base64,{{ jpeg }}">
 <figcaption><b>{{ label|short }}</b><br>{{ image|short }}</figcaption></figure>
 {% endfor %}</div>
@@ -92,10 +92,10 @@ def preview_folder(
     if output.suffix.lower() not in (".html", ".htm"):
         raise DataError(f"{output}: the page is an HTML file; name a file that ends in .html")
     found, array = load_catalog(reader, folder, **(options or {}))
-    parts, problem = _parts(found, seed)
+    splits, problem = _splits(found, seed)
     rng = np.random.Generator(np.random.PCG64(seed))
-    each = num_images // len(PARTS)
-    sample = {part: rng.permutation(images)[:each].tolist() for part, images in parts.items()}
+    each = num_images // len(SPLITS)
+    sample = {split: rng.permutation(images)[:each].tolist() for split, images in splits.items()}
     jobs = [
         (at, found.sources[at], None if array is None else np.asarray(array[at]))
         for images in sample.values()
@@ -105,7 +105,7 @@ def preview_folder(
     looks = [look for some in with_progress(work, "preview", len(jobs), progress) for look in some]
     good = {look.at: look for look in looks if not look.problem}
     sizes = Counter(look.size for look in good.values())
-    labels = {part: found.labels[at] for part, at in parts.items()}
+    labels = {split: found.labels[at] for split, at in splits.items()}
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["short"] = _short
     page = environment.from_string(PAGE).render(
@@ -114,18 +114,18 @@ def preview_folder(
         f" sampled for images and sizes. {passed_over_text(found.passed_over)}",
         problem=problem,
         tables=[
-            ("Images by part", ["", "all", *parts], _counts(found, parts)),
+            ("Images by split", ["", "all", *splits], _counts(found, splits)),
             ("Sizes in pixels", ["width x height", "images"], sorted(sizes.items())[:LINES]),
         ],
         grids={
-            part: [
+            split: [
                 (found.images[at], label_text(found, at), good[at].thumbnail)
                 for at in [at for at in images if at in good][:GRID]
             ]
-            for part, images in sample.items()
+            for split, images in sample.items()
         },
         lists={
-            "What cannot be learned or measured": part_notes(found.classes, labels),
+            "What cannot be learned or measured": split_notes(found.classes, labels),
             "Unreadable images in the sample": sorted(
                 f"{found.images[look.at]}: {look.problem}" for look in looks if look.problem
             ),
@@ -143,19 +143,19 @@ def _short(text: object) -> str:
     return line if len(line) <= 300 else f"{line[:300]}..."
 
 
-def _parts(found: Catalog, seed: int) -> tuple[dict[str, np.ndarray], str]:
-    """Return the indices of each part; if it cannot be split, the published parts and why."""
+def _splits(found: Catalog, seed: int) -> tuple[dict[str, np.ndarray], str]:
+    """Return the indices of each split; if it cannot be split, the published splits and why."""
     try:
         return split_catalog(found, seed=seed), ""
     except DataError as error:
-        published = np.zeros(len(found), np.int8) if found.parts is None else found.parts
-        parts = {part: np.flatnonzero(published == at) for at, part in enumerate(PARTS)}
-        return parts, f"Training cannot use these parts: {error}"
+        published = np.zeros(len(found), np.int8) if found.splits is None else found.splits
+        splits = {split: np.flatnonzero(published == at) for at, split in enumerate(SPLITS)}
+        return splits, f"Training cannot use these splits: {error}"
 
 
-def _counts(found: Catalog, parts: Mapping[str, np.ndarray]) -> list[list[str]]:
-    """Return the rows of images, and of each class or finding, in all parts and in each."""
-    every = [np.arange(len(found)), *parts.values()]
+def _counts(found: Catalog, splits: Mapping[str, np.ndarray]) -> list[list[str]]:
+    """Return the rows of images, and of each class or finding, in all splits and in each."""
+    every = [np.arange(len(found)), *splits.values()]
     numbers = zip(*([len(at), *count_labels(found, at)] for at in every), strict=True)
     names = "images", *found.classes
     return [[name, *map("{:,}".format, row)] for name, row in zip(names, numbers, strict=True)]

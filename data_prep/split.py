@@ -1,4 +1,4 @@
-"""Split images into train, valid and test parts, and find groups (patients) in two parts."""
+"""Split images into train, valid and test, and find groups (patients) in two splits."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ import numpy as np
 
 from data_prep.errors import DataError, count_text
 
-PARTS = ("train", "valid", "test")
+SPLITS = ("train", "valid", "test")
 
 
 def split_groups(
     groups: Sequence[Hashable],
     *,
     seed: int = 0,
-    parts: Sequence[float] = (0.7, 0.1, 0.2),
+    fractions: Sequence[float] = (0.7, 0.1, 0.2),
     may_be_empty: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
-    """Split images into train, valid and test, with no group (patient) in two parts.
+    """Split images into train, valid and test, with no group (patient) in two splits.
 
-    The same seed gives the same parts for every order of the images: groups are ordered by a hash
-    of seed and group, not by a random generator, whose stream a new version may change. `parts` are
-    shares of the groups. Returns the indices of each part, ascending int64.
+    The same seed gives the same splits for every order of the images: groups are ordered by a hash
+    of seed and group, not by a random generator, whose stream a new version may change. `fractions`
+    are of the groups. Returns the indices of each split, ascending int64.
     """
-    shares = [float(share) for share in parts]
-    if len(shares) != len(PARTS) or min(shares) < 0 or not math.isclose(sum(shares), 1.0):
-        raise DataError(f"parts are {tuple(parts)}; give three shares with the sum 1")
+    shares = [float(share) for share in fractions]
+    if len(shares) != len(SPLITS) or min(shares) < 0 or not math.isclose(sum(shares), 1.0):
+        raise DataError(f"the fractions are {tuple(fractions)}; they must be three with the sum 1")
     members = list(dict.fromkeys(groups))
     texts = (f"{seed}/{member}".encode("utf-8", "surrogateescape") for member in members)
     digests = b"".join(hashlib.blake2b(text, digest_size=16).digest() for text in texts)
     halves = np.frombuffer(digests, dtype=">u8").reshape(-1, 2)
     order = np.lexsort((halves[:, 1], halves[:, 0]))  # in the order of the bytes
-    # Rounding each boundary, not each part, so that the parts always add up to all patients.
+    # Rounding each boundary, not each split, so that the splits always add up to all patients.
     cuts = [round(len(order) * share) for share in (shares[0], shares[0] + shares[1])]
     codes = np.full(len(order), 2, dtype=np.int8)
     codes[order[: cuts[1]]] = 1
@@ -45,21 +45,21 @@ def split_groups(
     if len(members) < len(groups):
         place = {member: at for at, member in enumerate(members)}
         codes = codes[[place[group] for group in groups]]
-    split = {part: np.flatnonzero(codes == at) for at, part in enumerate(PARTS)}
-    for part, rows in split.items():
-        if not len(rows) and part not in may_be_empty:
+    found = {split: np.flatnonzero(codes == at) for at, split in enumerate(SPLITS)}
+    for split, rows in found.items():
+        if not len(rows) and split not in may_be_empty:
             fix = "use more groups or other shares"
             if len(members) == 1:
                 fix = (
-                    f"{members[0]} is the group of all images, and no group is in two parts."
-                    " Add groups, use smaller groups, or assign the images to parts yourself"
+                    f"{members[0]} is the group of all images, and no group is in two splits."
+                    " Add groups, use smaller groups, or assign the images to splits yourself"
                 )
             count = count_text(members, "group (patient)", "groups (patients)")
             raise DataError(
-                f"no images left in the {part} part: {count} split"
+                f"no images left in the {split} split: {count} split"
                 f" {'/'.join(f'{share:g}' for share in shares)}; {fix}"
             )
-    return split
+    return found
 
 
 #: How paths name patients: by a word and a number, or as the NIH does, 00000013_005.png.
@@ -73,19 +73,19 @@ class Groups(NamedTuple):
     """What is known about the groups of a split."""
 
     text: str
-    """How many groups there are and whether any is in two parts, without a full stop."""
+    """How many groups there are and whether any is in two splits, without a full stop."""
     is_leak: bool
-    """Whether a group, or a patient that the paths name, is in two parts."""
+    """Whether a group, or a patient that the paths name, is in two splits."""
 
 
 def shared_groups(
-    groups: Sequence[Hashable], parts: Mapping[str, np.ndarray]
+    groups: Sequence[Hashable], splits: Mapping[str, np.ndarray]
 ) -> dict[Hashable, list[str]]:
-    """Return each group that is in several parts, with these parts."""
+    """Return each group that is in several splits, with these splits."""
     where: dict[Hashable, list[str]] = defaultdict(list)
-    for part, images in parts.items():
+    for split, images in splits.items():
         for group in {groups[at] for at in images.tolist()}:
-            where[group].append(part)
+            where[group].append(split)
     return {group: names for group, names in where.items() if len(names) > 1}
 
 
@@ -103,18 +103,18 @@ def patients_in_paths(paths: Sequence[str]) -> tuple[str, list[str]] | None:
 
 
 def describe_groups(
-    groups: Sequence[Hashable] | None, paths: Sequence[str], parts: Mapping[str, np.ndarray]
+    groups: Sequence[Hashable] | None, paths: Sequence[str], splits: Mapping[str, np.ndarray]
 ) -> Groups:
-    """Describe the groups of images, each with its path; `parts` are the indices of each part."""
+    """Describe the groups of images, each with its path; `splits` are the indices of each split."""
     if groups is not None:
-        shared = shared_groups(groups, parts)
+        shared = shared_groups(groups, splits)
         count = count_text({*groups}, "group (patient)", "groups (patients)")
         return Groups(f"{count}, {_where(shared)}", bool(shared))
     named = patients_in_paths(paths)
     if named is None:
         return Groups("every image is its own group", False)
     pattern, patients = named
-    shared = shared_groups(patients, parts)
+    shared = shared_groups(patients, splits)
     return Groups(
         f"every image is its own group although the paths name {len({*patients}):,} patients,"
         f" {_where(shared)}; group them with --group '{pattern}' (in a recipe or a table: group),"
@@ -125,6 +125,6 @@ def describe_groups(
 
 def _where(shared: Mapping[Hashable, list[str]]) -> str:
     if not shared:
-        return "none in two parts"
+        return "none in two splits"
     group, names = min(shared.items(), key=lambda item: str(item[0]))
-    return f"{len(shared):,} of them in two parts, the first: {group} in {' and '.join(names)}"
+    return f"{len(shared):,} of them in two splits, the first: {group} in {' and '.join(names)}"

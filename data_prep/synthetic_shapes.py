@@ -145,8 +145,8 @@ def generate_imagefolder(
         numbers = range(len(range(of, images, len(CLASSES))))
         held = round(len(numbers) * TEST_SHARE)
         for number in numbers:
-            part = "val" if number < held else "train"
-            path = f"{part}/{CLASSES[of]}/{CLASSES[of]}_{number:05d}.JPEG"
+            split = "val" if number < held else "train"
+            path = f"{split}/{CLASSES[of]}/{CLASSES[of]}_{number:05d}.JPEG"
             jobs[path] = (path, of, number)
     work = partial(_write_jpeg, **common)
     return write_synthetic_folder(Path(folder), settings, jobs, work, README, **how)

@@ -1,4 +1,4 @@
-"""Verify a data folder: files, decoding, duplicates, leaks between parts, and label counts."""
+"""Verify a data folder: files, decoding, duplicates, leaks between splits, and label counts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from data_prep.catalog import (
     Catalog,
     count_labels,
     label_text,
-    part_notes,
     passed_over_text,
     split_catalog,
+    split_notes,
 )
 from data_prep.errors import DataError, count_text, printable
 from data_prep.files import map_in_processes, with_progress
@@ -34,7 +34,7 @@ from data_prep.prepared_folder import text_without_path
 from data_prep.readers import labels_csv, load_catalog, nih
 from data_prep.readers.catalog_reader import read_source
 from data_prep.readers.nih import finding_counts, published_counts
-from data_prep.split import PARTS, describe_groups
+from data_prep.split import SPLITS, describe_groups
 
 BATCH = 32
 
@@ -93,7 +93,7 @@ def verify_folder(
 ) -> Report:
     """Check a data folder, published or prepared; `decode=False` skips all checks of pixels.
 
-    A problem makes training wrong or impossible, as a patient in two parts; the rest are notes.
+    A problem makes training wrong or impossible, as a patient in two splits; the rest are notes.
     """
     folder = Path(folder)
     has_csv, packed = labels_csv.has_labels_csv(folder), is_packed(folder)
@@ -146,14 +146,14 @@ def verify_folder(
     if found.task == "classes" and len(found.classes) < 2:
         only = f"has only the class '{found.classes[0]}'"
         report.problems.append(f"{only}: give images of at least two classes")
-    split: dict[str, np.ndarray] = {}
+    splits: dict[str, np.ndarray] = {}
     title = f"the split by seed {seed}"
     try:
-        split = split_catalog(found, seed=seed)
+        splits = split_catalog(found, seed=seed)
     except DataError as error:
         report.problems.append(str(error))
     else:
-        groups = describe_groups(found.groups, found.sources, split)
+        groups = describe_groups(found.groups, found.sources, splits)
         (report.problems if groups.is_leak else report.notes).append(f"{title}: {groups.text}")
     changed = {check.image for check in checks if check.changed}
     if not (checks or packed):
@@ -164,10 +164,10 @@ def verify_folder(
     report.add_problem(sorted(bad), "not readable")
     report.add_problem(sorted(changed), f"not as {MANIFEST} describes")
     _report_pixels(checks, report, resized=note is not None)
-    _report_duplicates(checks, found, title, split, report)
-    labels = {part: found.labels[at] for part, at in split.items()}
-    report.notes += [f"{title}: {note}" for note in part_notes(found.classes, labels)]
-    report.frequencies = _frequencies(found, split)
+    _report_duplicates(checks, found, title, splits, report)
+    labels = {split: found.labels[at] for split, at in splits.items()}
+    report.notes += [f"{title}: {note}" for note in split_notes(found.classes, labels)]
+    report.frequencies = _frequencies(found, splits)
     if is_nih and len(found) == published_counts()["images"]:
         for finding, count in finding_counts().items():
             if (here := report.frequencies.loc[finding, "here"]) != count:
@@ -226,10 +226,10 @@ def _report_duplicates(
     checks: list[ImageCheck],
     found: Catalog,
     title: str,
-    split: Mapping[str, np.ndarray],
+    splits: Mapping[str, np.ndarray],
     report: Report,
 ) -> None:
-    """Report equal pixels: a note, or a problem for different labels or two parts of the split."""
+    """Report equal pixels: a note, or a problem for different labels or two splits."""
     by_pixels: dict[bytes, list[str]] = defaultdict(list)
     for check in checks:
         if check.pixels:
@@ -238,7 +238,7 @@ def _report_duplicates(
     if not same:
         return
     place = {image: at for at, image in enumerate(found.images)}
-    part_of = {at: part for part, rows in split.items() for at in rows.tolist()}
+    split_of = {at: split for split, rows in splits.items() for at in rows.tolist()}
 
     def differing(value: Callable[[int], Hashable]) -> tuple[str, str]:
         """Return how many images have copies with another value, and the first such pair."""
@@ -256,10 +256,10 @@ def _report_duplicates(
     images, first = differing(lambda at: label_text(found, at))
     if images:
         report.problems.append(f"{images} with different labels, the first: {first}; keep one")
-    images, first = differing(part_of.get)
+    images, first = differing(split_of.get)
     if images:
         report.problems.append(
-            f"{title} leaks: {images} in two parts, the first: {first}; remove all but one from"
+            f"{title} leaks: {images} in two splits, the first: {first}; remove all but one from"
             " the labels"
         )
     if found.groups is not None:
@@ -268,11 +268,11 @@ def _report_duplicates(
             report.notes.append(f"{images} under two {report.unit}, the first: {first}")
 
 
-def _frequencies(found: Catalog, parts: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """Count images by class or finding: `here`, each part, `share`; `uncertain`, `missing`."""
+def _frequencies(found: Catalog, splits: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Count images by class or finding: `here`, each split, `share`; `uncertain`, `missing`."""
     here = count_labels(found, np.arange(len(found)))
     columns = {"here": here}
-    columns |= {part: count_labels(found, at) for part, at in parts.items()}
+    columns |= {split: count_labels(found, at) for split, at in splits.items()}
     columns["share"] = here / len(found)
     if found.task == "findings":
         columns["uncertain"] = (found.labels == UNCERTAIN).mean(axis=0)
@@ -284,7 +284,7 @@ def format_report(report: Report) -> str:
     """Return a report as text for the terminal."""
     table = report.frequencies.copy()
     for name, column in table.items():
-        form = "{:,.0f}" if name in ("here", *PARTS) else "{:.2%}"
+        form = "{:,.0f}" if name in ("here", *SPLITS) else "{:.2%}"
         table[name] = [form.format(cell) for cell in column]
     lines = [
         f"{report.images:,} images of {report.patients:,} {report.unit};"

@@ -23,7 +23,7 @@ from helpers.networks import custom
 from helpers.networks.weights import Weights, canonical
 from helpers.training import launching, measuring, notebook_check, opening, reporting
 from helpers.training.loop import Loop
-from helpers.training.notebook_recipe import Part
+from helpers.training.notebook_recipe import Split
 from helpers.training.run_state import RunState
 
 
@@ -38,7 +38,7 @@ class Run(RunState):
     ``recipe`` holds the recipe's settings. ``devices`` are the framework's own device objects of
     this machine, ``on_gpu`` says whether they are GPUs, ``workers`` is the number of loader workers
     for each of them, ``backend`` what joins processes: ``nccl`` between GPUs, else ``gloo``.
-    ``train_part``, ``valid_part`` and ``test_part`` are the images. ``folder`` has what the run
+    ``train_split``, ``valid_split`` and ``test_split`` are the images. ``folder`` has what the run
     leaves: record, trace, weights.
     """
 
@@ -47,8 +47,12 @@ class Run(RunState):
         setup = self.setup
         versions = ", ".join(f"{name} {each}" for name, each in self.framework.versions().items())
         devices = setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}"
-        parts = {"training": self.train_part, "validation": self.valid_part, "test": self.test_part}
-        images = ", ".join(f"{len(part):,} {name}" for name, part in parts.items())
+        splits = {
+            "training": self.train_split,
+            "validation": self.valid_split,
+            "test": self.test_split,
+        }
+        images = ", ".join(f"{len(split):,} {name}" for name, split in splits.items())
         return f"{versions}\n{devices}\n{setup.recipe}\nImages: {images}\n{self.initial}"
 
     # Devices, weights, processes
@@ -116,7 +120,7 @@ class Run(RunState):
         make_replica: Callable[[Any], Any],
         train_steps: Callable[[Any, Iterable[Any], int], float],
         predict: Callable[[Any, Iterable[Any], int], np.ndarray],
-        make_loader: Callable[[Part, bool], Any],
+        make_loader: Callable[[Split, bool], Any],
     ) -> None:
         """Check that this notebook trains what all others train; show and record the result.
 
@@ -129,8 +133,8 @@ class Run(RunState):
             make_replica: ``(network)``, what trains it.
             train_steps: ``(replica, batches, steps)``, the mean loss of the steps on all devices.
             predict: ``(replica, batches, total)``, logits (total, outputs) of all images in order.
-            make_loader: ``(part, training)``, this process's batches: pixels, uint8 (N, crop, crop,
-                1 or 3), targets, and the images' numbers in the part.
+            make_loader: ``(split, training)``, this process's batches: pixels, uint8 (N, crop,
+                crop, 1 or 3), targets, and the images' numbers in the split.
         """
         notebook_check.check(
             self, replica, build_model, make_replica, train_steps, predict, make_loader
@@ -177,7 +181,7 @@ class Run(RunState):
 
         Args:
             loss: the mean training loss over all devices.
-            scores: logits of the validation part (images, outputs), in its order.
+            scores: logits of the validation split (images, outputs), in its order.
             metric: their mean AUC, or the share of right classes, as the notebook computes it.
 
         Raises:
@@ -186,10 +190,10 @@ class Run(RunState):
         self.loop.log(loss, np.asarray(scores), metric)
 
     def test(self, scores: np.ndarray, metric: float) -> None:
-        """Show and record the metric of the test part, with its 95 % interval for each finding.
+        """Show and record the metric of the test split, with its 95 % interval for each finding.
 
         Args:
-            scores: logits of the test part (images, outputs), in its order.
+            scores: logits of the test split (images, outputs), in its order.
             metric: their mean AUC, or the share of right classes, as the notebook computes it.
         """
         self.loop.test(np.asarray(scores), metric)

@@ -42,7 +42,7 @@ def make(
 ) -> dict[str, Any]:
     """A finished run's record that fits the schema; ``sections`` replace whole sections.
 
-    ``cores``: so many are each CPU device's own. ``train``: images of that part.
+    ``cores``: so many are each CPU device's own. ``train``: images of that split.
     """
     recipe = lookup("demo").on(devices)
     steps = recipe.steps(train)
@@ -188,14 +188,14 @@ def resamples(auc: float, half: float = 0.03) -> list[float]:
     return [round(auc + width * (2 * i / 199 - 1), 6) for i in range(200)]
 
 
-def evaluate_findings(part: pd.DataFrame, scores: np.ndarray) -> roc_auc.Evaluation:
+def evaluate_findings(split: pd.DataFrame, scores: np.ndarray) -> roc_auc.Evaluation:
     """What scores of images with columns image, group and the 14 findings come to."""
     return roc_auc.evaluate(
-        part[list(FINDINGS)].to_numpy(),
+        split[list(FINDINGS)].to_numpy(),
         scores,
-        part["group"],
+        split["group"],
         FINDINGS,
-        run_identity.images(part, FINDINGS),
+        run_identity.images(split, FINDINGS),
     )
 
 

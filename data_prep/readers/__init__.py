@@ -5,7 +5,7 @@ A **reader** is any object with
     classes    the names of the classes, or of the findings
     targets    classes: integers (images,), each below len(classes)
                findings: 0 and 1 (images, len(classes))
-    parts()    a mapping of "train", "valid" and "test" to indices of images
+    splits()    a mapping of "train", "valid" and "test" to indices of images
     read(i)    image i as uint8 (height, width, channels), 1 channel (grey) or 3 (RGB)
 
 The readers of data_prep are functions from a folder to a `Catalog`. A new format is a module with a
@@ -29,7 +29,7 @@ from data_prep.manifest import is_packed, open_array
 from data_prep.readers import cifar10, labels_csv
 from data_prep.readers.catalog_reader import CatalogReader
 from data_prep.readers.path_safety import is_utf8
-from data_prep.split import PARTS
+from data_prep.split import SPLITS
 
 #: The names of the readers: modules of this package with a function `catalog`.
 READERS = ("nih", "table", "imagefolder", "cifar10")
@@ -41,8 +41,8 @@ class Reader(Protocol):
     classes: Sequence[str]
     targets: np.ndarray
 
-    def parts(self) -> Mapping[str, np.ndarray]:
-        """Return the indices of each part's images."""
+    def splits(self) -> Mapping[str, np.ndarray]:
+        """Return the indices of each split's images."""
 
     def read(self, i: int) -> np.ndarray:
         """Return image i, uint8 (height, width, 1 or 3)."""
@@ -70,12 +70,12 @@ def open_reader(
         missing: the same for a finding without a label.
         seed: of the split, if no split was published.
         shares: fractions of the groups for train, valid and test, if no split was published.
-        valid: fraction of the train groups that become valid, if no valid part was published.
+        valid: fraction of the train groups that become valid, if no valid split was published.
         options: `table` (a mapping or its file) for `table`; `group`, `class_pattern` and `exclude`
             for `imagefolder`; `skip_missing` and `check_images` for `nih`.
 
     Returns:
-        A reader with `classes`, `targets`, `parts()` and `read(i)`, and `table()`, which lists the
+        A reader with `classes`, `targets`, `splits()` and `read(i)`, and `table()`, which lists the
         images. `read(i)` returns uint8 (height, width, channels).
 
     Raises:
@@ -127,15 +127,17 @@ def check_reader(reader: Any, where: str) -> None:
     """Check a custom reader, and read its first image.
 
     Args:
-        reader: an object with `classes`, `targets`, `parts()` and `read(i)`.
+        reader: an object with `classes`, `targets`, `splits()` and `read(i)`.
         where: a name for the error message, such as `mine.py:Reader`.
 
     Raises:
         DataError: a member is missing, or a value has the wrong type, shape or range.
     """
-    for name in ("classes", "targets", "parts", "read"):
+    for name in ("classes", "targets", "splits", "read"):
         if not hasattr(reader, name):
-            raise DataError(f"{where}: has no '{name}'; a reader has classes, targets, parts, read")
+            raise DataError(
+                f"{where}: has no '{name}'; a reader has classes, targets, splits, read"
+            )
     classes = list(reader.classes)
     named = all(isinstance(name, str) and name for name in classes)
     if not (classes and named and len(set(classes)) == len(classes) and is_utf8("".join(classes))):
@@ -153,19 +155,19 @@ def check_reader(reader: Any, where: str) -> None:
         raise DataError(
             f"{where}: targets go from {targets.min()} to {targets.max()}; they must be 0 to {most}"
         )
-    parts = reader.parts()
-    if not isinstance(parts, Mapping) or set(parts) != {*PARTS}:
-        raise DataError(f"{where}: parts() must give a mapping with train, valid and test")
+    splits = reader.splits()
+    if not isinstance(splits, Mapping) or set(splits) != {*SPLITS}:
+        raise DataError(f"{where}: splits() must give a mapping with train, valid and test")
     seen = np.zeros(images, dtype=np.int64)
-    for name, indices in parts.items():
+    for name, indices in splits.items():
         at = np.asarray(indices)
         if at.ndim != 1 or not len(at) or at.dtype.kind not in "iu":
-            raise DataError(f"{where}: the part {name} must be a list of indices, and not empty")
+            raise DataError(f"{where}: the split {name} must be a list of indices, and not empty")
         if at.min() < 0 or at.max() >= images:
-            raise DataError(f"{where}: the part {name} has indices outside of 0 to {images - 1}")
+            raise DataError(f"{where}: the split {name} has indices outside of 0 to {images - 1}")
         np.add.at(seen, at, 1)
     if seen.max() > 1:
-        raise DataError(f"{where}: image {int(seen.argmax())} is in the parts more than once")
+        raise DataError(f"{where}: image {int(seen.argmax())} is in the splits more than once")
     first = reader.read(0)
     shape: tuple[int, ...] = getattr(first, "shape", ())
     if getattr(first, "dtype", None) != np.uint8 or len(shape) != 3 or shape[2] not in (1, 3):

@@ -61,7 +61,7 @@ class CatalogReader:
         """Return `findings` or `classes`."""
         return self.catalog.task
 
-    def parts(self, seed: int | None = None) -> dict[str, np.ndarray]:
+    def splits(self, seed: int | None = None) -> dict[str, np.ndarray]:
         """Return the int64 indices, ascending, of `train`, `valid` and `test`."""
         return split_catalog(self.catalog, **self._split | ({} if seed is None else {"seed": seed}))
 

@@ -40,7 +40,7 @@ def catalog(folder: Path) -> Catalog:
     images: list[str] = []
     sources: list[str] = []
     labels: list[np.ndarray] = []
-    parts: list[int] = []
+    splits: list[int] = []
     for name in names:
         here = _records(home / name)[:, 0].astype(np.int64)
         if here.max() >= len(classes):
@@ -50,14 +50,14 @@ def catalog(folder: Path) -> Catalog:
         images += [f"{bare}/{at:05d}.png" for at in range(len(here))]
         sources += [f"{inside / name}@{at * STEP + 1}" for at in range(len(here))]
         labels.append(here)
-        parts += [2 if bare == "test_batch" else 0] * len(here)
+        splits += [2 if bare == "test_batch" else 0] * len(here)
     return Catalog(
         folder,
         images,
         sources,
         classes,
         np.concatenate(labels),
-        parts=np.array(parts, dtype=np.int8),
+        splits=np.array(splits, dtype=np.int8),
     )
 
 

@@ -44,7 +44,7 @@ class ColumnMapping(
 
     @property
     def files(self) -> Mapping[Any, str]:
-        """Return the names of the files by part; the part is "" for all images."""
+        """Return the names of the files by split; the split is "" for all images."""
         return {"": self.file} if isinstance(self.file, str) else self.file
 
     def __post_init__(self) -> None:

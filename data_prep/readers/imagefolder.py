@@ -1,4 +1,4 @@
-"""Read images in a folder per class: `train/cat/1.jpg`, `val/cat/…`, or `cat/1.jpg` without parts.
+"""Read images in a folder per class: `train/cat/1.jpg`, `val/cat/…`, or `cat/1.jpg` without splits.
 
 With a class pattern the class is in the path of an image, as in `train/cat.1.jpg`.
 """
@@ -18,10 +18,10 @@ from data_prep.catalog import Catalog, ending_of, passed_over_text
 from data_prep.errors import DataError
 from data_prep.image_decoding import IMAGE_EXTENSIONS
 from data_prep.readers.path_safety import UNSAFE_PATH, same_form
-from data_prep.split import PARTS
+from data_prep.split import SPLITS
 
-#: The names of the folders of the parts; all may have a word before, as seg_train and seg_test.
-PART_FOLDER = re.compile(
+#: The names of the folders of the splits; all may have a word before, as seg_train and seg_test.
+SPLIT_FOLDER = re.compile(
     "(?i)(.*[_ -])?(?:(train|training)|(val|valid|validation|dev)|(test|testing|pred))"
 )
 
@@ -58,20 +58,20 @@ def catalog(
     top = _folders(search, "")
     images: list[str] = []
     labels: list[str] = []
-    parts: list[int] = []
+    splits: list[int] = []
     inner: list[dict[str, dict[str, int]]] = []
-    for part, (home, places) in sorted((_parts(search, top) or {0: ("", top)}).items()):
+    for split, (home, places) in sorted((_splits(search, top) or {0: ("", top)}).items()):
         start = len(images)
         if class_pattern is None:
-            inner.append(_list_classes(search, home, places, part, images, labels))
+            inner.append(_list_classes(search, home, places, split, images, labels))
         else:
             images += _images(search, home)
             labels += _texts(folder, images[start:], class_pattern, "class_pattern")
-        parts += [part] * (len(images) - start)
+        splits += [split] * (len(images) - start)
         if len(images) == start:
             name = Path(home).name
             raise DataError(f"{folder / home}: no image in it; add images, or {_leave_out(name)}")
-    classes = sorted({label for label, part in zip(labels, parts, strict=True) if part == 0})
+    classes = sorted({label for label, split in zip(labels, splits, strict=True) if split == 0})
     place = {name: at for at, name in enumerate(classes)}
     for image, label in zip(images, labels, strict=True):
         if label not in place:
@@ -85,7 +85,7 @@ def catalog(
         tuple(classes),
         np.array([place[label] for label in labels], dtype=np.int64),
         groups=None if group is None else _texts(folder, images, group, "group"),
-        parts=np.array(parts, dtype=np.int8) if any(parts) else None,
+        splits=np.array(splits, dtype=np.int8) if any(splits) else None,
         passed_over=search.passed_over,
     )
     for folders in inner:
@@ -103,15 +103,15 @@ def _list_classes(
     search: _Search,
     home: str,
     places: Sequence[str],
-    part: int,
+    split: int,
     images: list[str],
     labels: list[str],
 ) -> dict[str, dict[str, int]]:
-    """Add the images of a part; return the first image of each folder within each class."""
+    """Add the images of a split; return the first image of each folder within each class."""
     folder = search.folder
     if not places:
         fix = ". If the class is in the images' names, find it with --class-pattern"
-        if part:
+        if split:
             fix = f". If its images have no labels, {_leave_out(Path(home).name)}"
         raise DataError(f"{folder / home}: contains no folder; it needs one per class{fix}")
     inner: dict[str, dict[str, int]] = {}
@@ -119,7 +119,7 @@ def _list_classes(
         label = same_form(Path(place).name)
         before = search.passed_over.copy()
         here = _images(search, place)
-        if not here and part == 0:
+        if not here and split == 0:
             seen = passed_over_text(search.passed_over - before)
             what = f"no image in this class's folder{f' ({seen})' * bool(seen)}"
             raise DataError(f"{folder / place}: {what}; add images, or {_leave_out(label)}")
@@ -133,7 +133,7 @@ def _list_classes(
 
 
 def _refuse_kinds(found: Catalog, classes: dict[str, dict[str, int]]) -> None:
-    """Raise `DataError` where the folders of a part are no classes, but copies, masks or patients.
+    """Raise `DataError` where the folders of a split are no classes, but copies, masks or patients.
 
     A class that contains only folders, one named as another class, has a copy of the images. Equal
     folders in all classes may be masks; they may also be patients, if each has other groups.
@@ -160,22 +160,22 @@ def _refuse_kinds(found: Catalog, classes: dict[str, dict[str, int]]) -> None:
     )
 
 
-def _parts(search: _Search, top: Sequence[str]) -> dict[int, tuple[str, list[str]]]:
-    """Return the folder of each part and its class folders; two folders for a part are an error."""
-    named = {place: PART_FOLDER.fullmatch(Path(place).name) for place in top}
+def _splits(search: _Search, top: Sequence[str]) -> dict[int, tuple[str, list[str]]]:
+    """Return each split's folder and class folders; two folders for a split are an error."""
+    named = {place: SPLIT_FOLDER.fullmatch(Path(place).name) for place in top}
     words = {match[1] if match else None for match in named.values()}
     if len(top) == 1 or None in words or len(words) > 1:  # a class may be called bullet_train
         named = {place: match for place, match in named.items() if match and not match[1]}
     found: dict[int, tuple[str, list[str]]] = {}
     for place, match in named.items():
         assert match is not None and match.lastindex is not None
-        classes, part = _folders(search, place), match.lastindex - 2
+        classes, split = _folders(search, place), match.lastindex - 2
         if not classes and match[4] == "pred":  # images without labels
             continue
-        if part in found:
-            where = f"{search.folder}: two folders for the part {PARTS[part]}"
+        if split in found:
+            where = f"{search.folder}: two folders for the split {SPLITS[split]}"
             raise DataError(f"{where}; keep one, or {_leave_out(Path(place).name)}")
-        found[part] = place, classes
+        found[split] = place, classes
     if found and 0 not in found:
         listed = " and ".join(Path(place).name for place in named)
         raise DataError(f"{search.folder}: {listed} but no train; name the folder above it")

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.catalog import MISSING, NO_PART, Catalog
+from data_prep.catalog import MISSING, NO_SPLIT, Catalog
 from data_prep.errors import DataError
 from data_prep.manifest import PACKED_FILE, PREPARED_FILE, is_packed, open_array, read_prepared
 from data_prep.readers import column_mapping
-from data_prep.split import PARTS
+from data_prep.split import SPLITS
 
 LABELS_FILE = "labels.csv"
 
@@ -70,9 +70,9 @@ def encode_label_files(
         path: names if files is None else [files[name] for name in names],
     }
     columns = {"file": LABELS_FILE, "path": path, "name": free("image")}
-    if chosen.parts is not None:
+    if chosen.splits is not None:
         columns["split"] = free("split")
-        table[columns["split"]] = ["" if at == NO_PART else PARTS[at] for at in chosen.parts]
+        table[columns["split"]] = ["" if at == NO_SPLIT else SPLITS[at] for at in chosen.splits]
     if chosen.groups is not None:
         columns["group"] = free("group")
         table[columns["group"]] = chosen.groups

@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data_prep.catalog import MISSING, NO_PART, UNCERTAIN, Catalog
+from data_prep.catalog import MISSING, NO_SPLIT, UNCERTAIN, Catalog
 from data_prep.errors import DataError, did_you_mean
 from data_prep.readers import column_mapping
 from data_prep.readers.column_mapping import ColumnMapping
 from data_prep.readers.csv_file import CsvFile
 from data_prep.readers.path_safety import UNSAFE_PATH, locate_files, resolve_wildcards
-from data_prep.split import PARTS
+from data_prep.split import SPLITS
 
-#: The parts by the texts in a column of parts.
-PART_NAMES = {name: at for at, name in enumerate(PARTS)} | {
+#: The splits by the texts in a column of splits.
+SPLIT_NAMES = {name: at for at, name in enumerate(SPLITS)} | {
     "training": 0,
     "val": 1,
     "validate": 1,
     "validation": 1,
-    "": NO_PART,
+    "": NO_SPLIT,
 }
 
 #: The labels by the texts in a column of a finding, in lower case and with a decimal point.
@@ -49,7 +49,9 @@ def catalog(
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder: name the folder that contains the paths")
     given = column_mapping.read_mapping(folder, table)
-    found = pd.concat([_read_file(folder, part, given) for part in given.files], ignore_index=True)
+    found = pd.concat(
+        [_read_file(folder, split, given) for split in given.files], ignore_index=True
+    )
     if found.empty:
         raise DataError(f"{folder / next(iter(given.files.values()))}: no rows below the header")
     paths = found["path"].tolist()
@@ -67,16 +69,16 @@ def catalog(
         classes,
         values,
         [sys.intern(group) for group in found["group"]] if "group" in found else None,
-        found["part"].to_numpy(np.int8) if "part" in found else None,
+        found["split"].to_numpy(np.int8) if "split" in found else None,
     )
     if len(set(images)) != len(images):
         listed = _merge_rows(listed, last, given)
     return listed
 
 
-def _read_file(folder: Path, part: str, given: ColumnMapping) -> pd.DataFrame:
-    """Return path, name, group, part and label of the rows of one file."""
-    file = CsvFile(folder / given.files[part])
+def _read_file(folder: Path, split: str, given: ColumnMapping) -> pd.DataFrame:
+    """Return path, name, group, split and label of the rows of one file."""
+    file = CsvFile(folder / given.files[split])
     paths = file.pattern(given.path).str.replace("\\", "/", regex=False)
     paths = paths.str.removeprefix(given.remove_prefix or "")
     unsafe = "is not a safe path within the folder; fix it, or cut its start with remove_prefix"
@@ -88,11 +90,11 @@ def _read_file(folder: Path, part: str, given: ColumnMapping) -> pd.DataFrame:
         columns["group"] = _groups(file, given)
     if given.split is not None:
         texts = file.pattern(given.split).str.strip().str.lower()
-        fix = f"is not a part; use {', '.join(PARTS)}"
-        file.refuse(given.split, ~texts.isin(PART_NAMES), fix, texts)
-        columns["part"] = texts.map(PART_NAMES)
-    elif part:
-        columns["part"] = pd.Series(PART_NAMES[part], index=paths.index)
+        fix = f"is not a split; use {', '.join(SPLITS)}"
+        file.refuse(given.split, ~texts.isin(SPLIT_NAMES), fix, texts)
+        columns["split"] = texts.map(SPLIT_NAMES)
+    elif split:
+        columns["split"] = pd.Series(SPLIT_NAMES[split], index=paths.index)
     return pd.DataFrame(columns)
 
 
@@ -191,11 +193,11 @@ def _merge_rows(listed: Catalog, where: Path, given: ColumnMapping) -> Catalog:
         fix = "remove one row, or join the findings with merge_rows = true in the mapping"
         raise DataError(f"{where}: the image {twice} is listed twice; {fix}")
     first: Sequence[int] = keep[rows].tolist()
-    for values in (listed.sources, listed.groups, listed.parts):
+    for values in (listed.sources, listed.groups, listed.splits):
         if values is not None:
             for at, same in enumerate(first):
                 if values[same] != values[at]:
-                    what = f"rows of {listed.images[at]} differ in path, group or part"
+                    what = f"rows of {listed.images[at]} differ in path, group or split"
                     raise DataError(f"{where}: {what}; fix one")
     labels = np.full((len(keep), len(listed.classes)), MISSING, dtype=np.int8)
     np.maximum.at(labels, rows, listed.labels)

@@ -18,7 +18,7 @@ FIRST = 8
 class Epoch:
     """What a process trained on in an epoch.
 
-    ``images`` are their numbers in the training part, as they came, int64 (images,);
+    ``images`` are their numbers in the training split, as they came, int64 (images,);
     ``misplaced`` of them have other labels than the image of their number.
     """
 
@@ -30,9 +30,9 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The images that a process evaluated, of ``part``; ``wrong`` have another one's labels."""
+    """The images that a process evaluated, of ``split``; ``wrong`` have another one's labels."""
 
-    part: str
+    split: str
     images: int
     wanted: int
     wrong: int

@@ -257,13 +257,13 @@ def evaluated(observed: Sequence[Observed]) -> list[Check]:
 
 
 def evaluations(observed: Sequence[Observed]) -> Check:
-    """Whether each evaluation read the images of its part, each in its place."""
+    """Whether each evaluation read the images of its split, each in its place."""
     every = [one for each in observed for one in each.evaluations]
     bad = [one for one in every if one.wrong or one.images != one.wanted]
     wrong = sum(one.wrong + abs(one.wanted - one.images) for one in bad)
-    times = Counter(one.part for one in observed[0].evaluations)
-    totals = {part: sum(one.wanted for one in every if one.part == part) for part in times}
-    said = ", ".join(f"{n} x {part} of {totals[part] // n} images" for part, n in times.items())
+    times = Counter(one.split for one in observed[0].evaluations)
+    totals = {split: sum(one.wanted for one in every if one.split == split) for split in times}
+    said = ", ".join(f"{n} x {split} of {totals[split] // n} images" for split, n in times.items())
     for one in bad[:1]:
-        said = f"{one.part}: {one.images} of {one.wanted} images, {one.wrong} of them others"
+        said = f"{one.split}: {one.images} of {one.wanted} images, {one.wrong} of them others"
     return Check(EVALUATED, float(wrong), 0.0, said)

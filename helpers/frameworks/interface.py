@@ -164,7 +164,7 @@ class Framework(Protocol):
         Args:
             pixels: uint8 (N, crop, crop, 1 or 3).
             targets: float32 (N, findings), or int64 (N,) classes.
-            numbers: of the images in their part, (N,).
+            numbers: of the images in their split, (N,).
         """
 
     def set_epoch(self, loader: Any, epoch: int) -> None:

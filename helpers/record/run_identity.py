@@ -46,12 +46,12 @@ def _packages() -> bytes:
     return b"".join(found)
 
 
-def images(part: "pd.DataFrame", classes: Sequence[str]) -> Any:
+def images(split: "pd.DataFrame", classes: Sequence[str]) -> Any:
     """A SHA-256, to be updated, over names, groups and labels of a table of ``image_data.Data``."""
     found = hashlib.sha256(f"{tuple(classes)}\n".encode())
-    columns = "class" if "class" in part else list(classes)
-    labels = part[columns].to_numpy().astype(int).tolist()
-    for image, group, row in sorted(zip(part["image"], part["group"], labels, strict=True)):
+    columns = "class" if "class" in split else list(classes)
+    labels = split[columns].to_numpy().astype(int).tolist()
+    for image, group, row in sorted(zip(split["image"], split["group"], labels, strict=True)):
         found.update(f"{image} {group} {row}\n".encode(errors="surrogateescape"))
     return found
 

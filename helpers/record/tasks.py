@@ -17,7 +17,7 @@ GUESSES = 5
 class Metric:
     """One measure of a trained network, from 0 to 1.
 
-    name: the recipe's. short: in a column or a line. whole: of all of a part. tested: its field of
+    name: the recipe's. short: in a column or a line. whole: of all of a split. tested: its field of
     the record's section ``test``, and those of the ends of its interval. figure: its column in
     ``helpers.results.runs.frame``. percent: whether people read it in percent.
     """
@@ -39,14 +39,14 @@ class Metric:
         """The columns of its interval's ends, next to ``figure``."""
         return f"{self.name}_low", f"{self.name}_high"
 
-    def of_part(self, part: str) -> str:
+    def of_split(self, split: str) -> str:
         """``mean test AUC``, ``validation top-1``."""
-        return self.whole.replace(self.short, f"{part} {self.short}")
+        return self.whole.replace(self.short, f"{split} {self.short}")
 
     @property
     def heading(self) -> str:
         """Above a chart of the validation after each epoch."""
-        return f"{capital(self.whole)} on the validation part{', %' if self.percent else ''}"
+        return f"{capital(self.whole)} on the validation split{', %' if self.percent else ''}"
 
     @property
     def scale(self) -> float:

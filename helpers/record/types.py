@@ -129,7 +129,7 @@ else:
         scaled_learning_rate: float
 
 
-class Parts(TypedDict):
+class Splits(TypedDict):
     train: int
     valid: int
     test: int
@@ -145,8 +145,8 @@ class Data(TypedDict):
     filesystem: NotRequired[Filesystem]  # of that folder, on the first node
     kind: Literal["generated", "real"]
     pixels: int  # of a side, or of the shorter one
-    images: Parts
-    groups: Parts  # patients, or other groups that no two parts share
+    images: Splits
+    groups: Splits  # patients, or other groups that no two splits share
     steps_per_epoch: Positive
     format: NotRequired[str]
     classes: NotRequired[Annotated[list[str], Meta(min_length=1)]]  # in the order of the outputs
@@ -238,7 +238,7 @@ Confusion = TypedDict(
 
 
 class Test(TypedDict):
-    """The test part: ``mean_*`` and ``findings`` if multilabel, ``top*`` and ``classes`` if not.
+    """The test split: ``mean_*`` and ``findings`` if multilabel, ``top*`` and ``classes`` if not.
 
     ``*_low`` and ``*_high`` are the ends of a 95 % interval from a bootstrap over patients or other
     groups of images.

@@ -1,9 +1,9 @@
 """Test whether two runs on the same test images differ significantly in mean AUC or top-1.
 
-Intervals of single runs contain the chance of which patients are in the test part. That chance is
-the same for all runs on the same part, so a difference contains little of it. Each record holds the
-means of the same 200 resamples; subtracting them one by one gives the standard error of the
-difference. Runs are paired if their records have the same ``sample``.
+The interval of a single run includes the chance of which patients are in the test split. That
+chance is the same for all runs on the same split, so a difference includes little of it. Each
+record holds the means of the same 200 resamples; subtracting them one by one gives the standard
+error of the difference. Runs are paired if their records have the same ``sample``.
 """
 
 from collections import defaultdict

@@ -61,7 +61,7 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
         )
     on = [*_RUN, "result", "tolerance"]
     found = _results(old).merge(_results(new), "left", on, suffixes=("_old", "_new"))
-    is_metric = found["result"] == old.task.metric.of_part("test")
+    is_metric = found["result"] == old.task.metric.of_split("test")
     scale = found["value_old"].abs().where(~is_metric, 1.0)
     repeats = found[["runs_old", "runs_new"]].min(axis=1) > 1
     found["change"] = (found["value_new"] - found["value_old"]) / scale
@@ -86,7 +86,7 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
 def _results(side: Comparison) -> pd.DataFrame:
     """One row per run and result: value, range of the repeats, and what summarise has."""
     metric, numbers = side.task.metric, summarise(side)
-    figures = TIMES | {metric.figure: (metric.of_part("test"), OF_METRIC)}
+    figures = TIMES | {metric.figure: (metric.of_split("test"), OF_METRIC)}
     flags = numbers["flags"].map(lambda of: ", ".join(m for m in of if m != NOT_COMPARABLE))
     parts = [
         numbers[[*_RUN, "runs", "comparable"]].assign(
@@ -134,7 +134,7 @@ def check(old: str | Path, new: str | Path = "latest") -> int:
 
 
 def _texts(row: dict[Any, Any], metric: Metric) -> list[str]:
-    of_metric = row["result"] == metric.of_part("test")
+    of_metric = row["result"] == metric.of_split("test")
     number = metric.text if of_metric else short_number
     change = metric.difference if of_metric else lambda share: f"{100 * share:+.1f} %"
     forms = {"value_old": number, "value_new": number, "change": change, "allowed": change}

@@ -92,7 +92,7 @@ _WORK = {
         *("task", "network", "reader", "optimiser"),
     )
 } | {
-    # All parts together: the seed decides which patients are in which.
+    # All splits together: the seed decides which patients are in which.
     "number of images": lambda c: sum(c["data"]["images"].values()),
     "custom code": lambda c: own_code(c["recipe"]) or "none",
 }

@@ -16,10 +16,10 @@ CONFUSIONS = 10
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The accuracy of a test part; its text gives the shares and explains them.
+    """The accuracy of a test split; its text gives the shares and explains them.
 
-    ``table`` has one row a class; top1 is NaN where the part has no image of it, its interval where
-    all are of one group. ``confusions`` are the most frequent, with their share of the class's
+    ``table`` has one row a class; top1 is NaN if the split has no image of it, its interval if all
+    are of one group. ``confusions`` are the most frequent, with their share of the class's
     images. ``top1`` and ``top5`` are shares of all images with the ends of their intervals;
     ``top5`` is NaN where there are no more than ``GUESSES`` classes. ``resamples`` are top-1's, of
     the images that ``sample`` names.
@@ -113,7 +113,7 @@ def evaluate(
 
 
 def of_epoch(targets: np.ndarray, scores: np.ndarray) -> dict[str, float]:
-    """What an epoch's row in the record says of the validation part; top-5 NaN as in a test."""
+    """What an epoch's row in the record says of the validation split; top-5 NaN as in a test."""
     _, right, among = _ranked(targets, scores)
     top5 = float(among.mean()) if scores.shape[1] > GUESSES else np.nan
     return {TOP1.of_epoch: float(right.mean()), TOP5.of_epoch: top5}

@@ -28,7 +28,7 @@ def checks(
     return found + training_checks.check_fairness(
         observed,
         run.setup.recipe,
-        len(run.train_part),
+        len(run.train_split),
         on_gpu=run.on_gpu,
         cpus=run.setup.of_all_nodes.cpus,
     )
@@ -73,7 +73,7 @@ def of_each_device(run: RunState, predict: Callable[..., Any], replica: Any) -> 
     random = np.random.default_rng(r.seed)
     shape = (count, r.crop, r.crop, run.images.planes)
     pixels = random.integers(0, 256, shape, dtype=np.uint8)
-    targets = np.zeros_like(run.train_part.targets[:1]).repeat(count, axis=0)
+    targets = np.zeros_like(run.train_split.targets[:1]).repeat(count, axis=0)
     numbers = run.rank * own * count + np.arange(own * count)
     batch = run.framework.as_loaded(
         np.concatenate([pixels] * own), np.concatenate([targets] * own), numbers

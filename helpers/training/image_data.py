@@ -13,7 +13,7 @@ import psutil
 
 import data_prep
 from data_prep import manifest
-from data_prep.catalog import part_notes
+from data_prep.catalog import split_notes
 from data_prep.files import read_json
 from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader, to_channels
@@ -41,12 +41,12 @@ LARGEST_UNSIZED = 1024
 
 @dataclass(frozen=True)
 class Data:
-    """The three parts of the images, and what reads them.
+    """The three splits of the images, and what reads them.
 
-    Each part is a table, a row an image: ``image`` (its name), ``path`` (its file, or where it lies
-    in one), ``row`` (what ``read`` takes), ``group`` (whose it is: a patient), and its label: the
-    number of its ``class``, or a column of 0 and 1 for each finding. ``classes`` are the names of
-    those classes or findings, in the order of the network's outputs. There is no ``folder`` where a
+    Each split is a table with a row per image: ``image`` (its name), ``path`` (its file, or its
+    place in one), ``row`` (what ``read`` accepts), ``group`` (such as its patient), and its label:
+    the number of its ``class``, or a column of 0 and 1 for each finding. ``classes`` are their
+    names, in the order of the network's outputs. There is no ``folder`` where a
     custom reader brings its images.
     """
 
@@ -61,7 +61,7 @@ class Data:
     reader: Reader
 
     @property
-    def parts(self) -> dict[str, pd.DataFrame]:
+    def splits(self) -> dict[str, pd.DataFrame]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
     @property
@@ -81,17 +81,17 @@ class Data:
         return np.array(table[list(self.classes)], np.float32)  # pandas' own may not be written to
 
     def notes(self) -> list[str]:
-        """Which classes or findings cannot be learned or measured, because a part lacks them."""
-        targets = {name: self.targets(part) for name, part in self.parts.items()}
-        return part_notes(self.classes, targets)
+        """Which classes or findings cannot be learned or measured, because a split lacks them."""
+        targets = {name: self.targets(split) for name, split in self.splits.items()}
+        return split_notes(self.classes, targets)
 
     def groups(self) -> str:
-        """How many groups (patients) there are, and whether any is in two parts."""
+        """How many groups (patients) there are, and whether any is in two splits."""
         import pandas as pd
 
-        every = pd.concat(self.parts, names=["part"])
+        every = pd.concat(self.splits, names=["split"])
         known = isinstance(self.reader, CatalogReader) and self.reader.catalog.groups is not None
-        at = {name: np.flatnonzero(every.index.get_level_values(0) == name) for name in self.parts}
+        at = {name: np.flatnonzero(every.index.get_level_values(0) == name) for name in self.splits}
         paths = every["path"].astype(str).tolist()
         return describe_groups(every["group"].tolist() if known else None, paths, at).text
 
@@ -114,8 +114,8 @@ class Data:
             "pixels": self.recipe.image_size,
             "format": self.format,
             "classes": list(self.classes),
-            "images": {name: len(part) for name, part in self.parts.items()},
-            "groups": {name: part["group"].nunique() for name, part in self.parts.items()},
+            "images": {name: len(split) for name, split in self.splits.items()},
+            "groups": {name: split["group"].nunique() for name, split in self.splits.items()},
             "steps_per_epoch": recipe.steps(len(self.train)),
             "sha256": self.sha256,
         }
@@ -125,7 +125,7 @@ class Data:
         """Digest over names, groups, labels and sizes of all images, however they are split."""
         import pandas as pd
 
-        images = pd.concat(self.parts).sort_values("image")
+        images = pd.concat(self.splits).sort_values("image")
         found = run_identity.images(images, self.classes)
         if self._array is not None:
             sizes = self._array.shape
@@ -253,7 +253,7 @@ def check_images(recipe: Recipe, folder: Path | None) -> None:
         _check_image(image, recipe, f"{where}: image {i}")
     if image_readers.listed(reader) != image_readers.listed(image_readers.again(recipe, folder)):
         raise UserError(
-            f"{where}: a second one has other targets or parts, so each framework would train "
+            f"{where}: a second one has other targets or splits, so each framework would train "
             "on other images: draw them from a fixed seed"
         )
 

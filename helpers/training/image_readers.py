@@ -14,7 +14,7 @@ import numpy as np
 import data_prep
 from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader
-from data_prep.split import PARTS
+from data_prep.split import SPLITS
 from helpers.errors import UserError
 from helpers.recipe import Recipe, custom_code
 from helpers.recipe.settings import MULTICLASS, MULTILABEL
@@ -26,7 +26,7 @@ OWN = "own"
 OF_DATA_PREP = {"split": "shares", "val_fraction": "valid"}
 """What ``data_prep`` calls a recipe's options, where it has other names for them."""
 COLUMNS = ("image", "path", "row", "group")
-"""Columns of a part's table, apart from its labels."""
+"""Columns of a split's table, apart from its labels."""
 
 
 def open_images(recipe: Recipe, folder: Path | None) -> Reader:
@@ -57,9 +57,9 @@ def again(recipe: Recipe, folder: Path | None) -> Reader:
 
 
 def listed(reader: Reader) -> list[Any]:
-    """The classes, the targets and the parts of a reader."""
-    parts = reader.parts()
-    indices = [np.asarray(parts[name]).tolist() for name in PARTS]
+    """The classes, the targets and the splits of a reader."""
+    splits = reader.splits()
+    indices = [np.asarray(splits[name]).tolist() for name in SPLITS]
     return [list(reader.classes), np.asarray(reader.targets).tolist(), indices]
 
 
@@ -76,8 +76,8 @@ def task_of(reader: Reader) -> str:
 def tables(reader: Reader, recipe: Recipe) -> dict[str, pd.DataFrame]:
     """The tables ``train``, ``valid`` and ``test`` of ``image_data.Data``."""
     table = reader.table() if isinstance(reader, CatalogReader) else _table(reader, recipe)
-    parts = reader.parts(recipe.seed) if isinstance(reader, CatalogReader) else reader.parts()
-    return {name: table.iloc[rows].reset_index(drop=True) for name, rows in parts.items()}
+    splits = reader.splits(recipe.seed) if isinstance(reader, CatalogReader) else reader.splits()
+    return {name: table.iloc[rows].reset_index(drop=True) for name, rows in splits.items()}
 
 
 @lru_cache(maxsize=1)

@@ -65,7 +65,7 @@ def begin_training(run: RunState) -> None:
     run.check_parameters()
     vars(run).pop("loop", None)
     run.record.remove(*OF_TRAINING)
-    run.lines = EpochLines(run.setup.recipe, len(run.train_part), run.images.task)
+    run.lines = EpochLines(run.setup.recipe, len(run.train_split), run.images.task)
     workers = run.workers * run.setup.replicas
     run.record.add("data", run.images.as_record(run.setup.recipe) | {"loader_workers": workers})
     with rank_info.first_rank_first():  # it may remove one

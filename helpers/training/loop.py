@@ -93,8 +93,8 @@ class Loop:
         each = self.processes
         items = {
             "train": run.recipe.steps * run.recipe.batch_size * run.setup.replicas // each,
-            "validate": len(range(run.rank, len(run.valid_part), each)),
-            "test": len(range(run.rank, len(run.test_part), each)),
+            "validate": len(range(run.rank, len(run.valid_split), each)),
+            "test": len(range(run.rank, len(run.test_split), each)),
         }
         about = {"epoch": self._epoch} if name in ("train", "validate") else {}
         about |= {"items": items[name]} if name in items else {}
@@ -190,20 +190,20 @@ class Loop:
     def _measured(
         self, name: str, scores: np.ndarray, metric: float
     ) -> tuple[dict[str, float], float]:
-        """The recipe's metrics and the loss of a part; its images and the notebook's are noted."""
-        run, part = self.run, notebook_recipe.part(self.images, name)
-        if len(scores) != len(part):
+        """The recipe's metrics and the loss of a split; its images and the notebook's are noted."""
+        run, split = self.run, notebook_recipe.split(self.images, name)
+        if len(scores) != len(split):
             raise LoaderError(
-                f"{len(scores)} scores of {len(part)} images; let the evaluation's loader give "
+                f"{len(scores)} scores of {len(split)} images; let the evaluation's loader give "
                 "each image once, and predict use all"
             )
-        notes = self.evaluation.evaluation(name, part, run, self.processes)
+        notes = self.evaluation.evaluation(name, split, run, self.processes)
         self.notes.evaluations.append(notes)
-        found = METRICS[run.images.task].of_epoch(part.targets, scores)
+        found = METRICS[run.images.task].of_epoch(split.targets, scores)
         own = next(iter(found.values()))
         both_none = np.isnan(own) and np.isnan(metric)
         self.notes.metrics.append(0.0 if both_none else abs(float(metric) - own))
-        return found, process_checks.mean_loss(scores.astype(np.float64), part.targets)
+        return found, process_checks.mean_loss(scores.astype(np.float64), split.targets)
 
     def test(self, scores: np.ndarray, metric: float) -> None:
         """See :meth:`helpers.run.Run.test`."""

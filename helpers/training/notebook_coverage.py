@@ -17,7 +17,7 @@ from helpers.fairness import process_checks, reference, reference_checks, traini
 from helpers.fairness.check_results import Check
 from helpers.fairness.process_checks import Answer
 from helpers.recipe.settings import MULTICLASS
-from helpers.training.notebook_recipe import Part
+from helpers.training.notebook_recipe import Split
 from helpers.training.run_state import RunState
 from helpers.training.training_notes import FILLED, joined, parts_of
 
@@ -47,7 +47,7 @@ class Functions(NamedTuple):
     make_replica: Callable[[Any], Any]
     train_steps: Callable[[Any, Any, int], float]
     predict: Callable[[Any, Any, int], np.ndarray]
-    make_loader: Callable[[Part, bool], Any]
+    make_loader: Callable[[Split, bool], Any]
 
 
 def shallow(run: RunState, arrays: Mapping[str, np.ndarray], beside: Any) -> Any:
@@ -61,7 +61,7 @@ def shallow(run: RunState, arrays: Mapping[str, np.ndarray], beside: Any) -> Any
 def check(run: RunState, of: Functions, network: Any) -> list[Check]:
     """Who takes part, which images each process reads, and what an evaluation gives."""
     r, recipe = run.recipe, run.setup.recipe
-    train, even, valid = _parts(run)
+    train, even, valid = _splits(run)
     processes = run.loop.processes
     with r.varied(outputs=OUTPUTS):
         loader = of.make_loader(train, True)
@@ -93,7 +93,7 @@ def check(run: RunState, of: Functions, network: Any) -> list[Check]:
 
 
 def _evaluated(
-    run: RunState, of: Functions, valid: Part, beside: Any
+    run: RunState, of: Functions, valid: Split, beside: Any
 ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
     """A shallow network's logits, each batch's numbers, and what the network sees of the first."""
     other = of.make_replica(shallow(run, reference.shallow_arrays(), beside))
@@ -109,7 +109,7 @@ def _evaluated(
     return logits, numbers, seen[:1]
 
 
-def _pixels(run: RunState, part: Part, seen: np.ndarray | None, numbers: Sequence[Any]) -> Check:
+def _pixels(run: RunState, split: Split, seen: np.ndarray | None, numbers: Sequence[Any]) -> Check:
     """What the network sees of the first batch of an evaluation, against the definition."""
     if seen is None or not numbers:
         return Check(PIXELS, None, None, "this process evaluates no image")
@@ -119,7 +119,7 @@ def _pixels(run: RunState, part: Part, seen: np.ndarray | None, numbers: Sequenc
     for pixels, number in zip(seen, numbers[0].tolist(), strict=False):
         if number == FILLED:
             continue
-        expected = reference_checks.expected_pixels(part.read(number), recipe)
+        expected = reference_checks.expected_pixels(split.read(number), recipe)
         if pixels.shape != expected.shape:
             return Check(PIXELS, float("inf"), limit, f"shape {pixels.shape}")
         # np.max, because Python's max() loses a NaN
@@ -127,7 +127,7 @@ def _pixels(run: RunState, part: Part, seen: np.ndarray | None, numbers: Sequenc
     return Check(PIXELS, worst, limit)
 
 
-def _parts(run: RunState) -> tuple[Part, Part, Part]:
+def _splits(run: RunState) -> tuple[Split, Split, Split]:
     """Some images to train on, black ones that fill whole batches, and some to evaluate.
 
     The first and the last fill no whole number of batches, if they can help it, and devices have
@@ -135,11 +135,11 @@ def _parts(run: RunState) -> tuple[Part, Part, Part]:
     """
     r, batch, world = run.recipe, run.setup.recipe.global_batch_size, run.setup.replicas
     most = max(MOST, 3 * batch)
-    train = _few(run.train_part, most, batch, batch)
-    valid = _few(run.valid_part, most, 1, batch, world)
-    count = max(min(len(run.train_part), MOST_EVEN) // batch, 1) * batch
-    black, targets = Black(run.train_part.read(0).shape), run.train_part.targets
-    even = Part(range(count), np.resize(targets, (count, *targets.shape[1:])), black.read)
+    train = _few(run.train_split, most, batch, batch)
+    valid = _few(run.valid_split, most, 1, batch, world)
+    count = max(min(len(run.train_split), MOST_EVEN) // batch, 1) * batch
+    black, targets = Black(run.train_split.read(0).shape), run.train_split.targets
+    even = Split(range(count), np.resize(targets, (count, *targets.shape[1:])), black.read)
     if r.task == MULTICLASS:
         marks: Any = np.arange(len(valid)) % OUTPUTS
     else:  # each image has findings of its own, by the digits of its number
@@ -148,12 +148,12 @@ def _parts(run: RunState) -> tuple[Part, Part, Part]:
     return train, even, replace(valid, targets=marks)
 
 
-def _few(part: Part, most: int, least: int, *by: int) -> Part:
+def _few(split: Split, most: int, least: int, *by: int) -> Split:
     """The first images, of a number that is no multiple of these, if ``least`` allows."""
-    count = min(len(part), most)
+    count = min(len(split), most)
     while count > least and any(count % each == 0 for each in by if each > 1):
         count -= 1
-    return Part(part.rows[:count], part.targets[:count], part.reader)
+    return Split(split.rows[:count], split.targets[:count], split.reader)
 
 
 def _numbers(run: RunState, loader: Any, epoch: int) -> np.ndarray:

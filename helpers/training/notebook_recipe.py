@@ -1,4 +1,4 @@
-"""The recipe and the parts of the images, as a notebook reads them from ``run``."""
+"""The recipe and the splits of the images, as a notebook reads them from ``run``."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def of(scaled: ScaledRecipe, images: Data) -> NotebookRecipe:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of the images: ``len(part)``, ``part.read(i)`` and ``part.targets[i]``.
+class Split:
+    """A split of the images: ``len(split)``, ``split.read(i)`` and ``split.targets[i]``.
 
     ``targets`` are float32 (images, findings) of 0 and 1, or the classes' numbers, int64 (images,).
     """
@@ -106,7 +106,7 @@ class Part:
         return len(self.rows)
 
     def read(self, i: int) -> np.ndarray:
-        """Image number ``i`` of the part, uint8 (height, width, 1 or 3).
+        """Image number ``i`` of the split, uint8 (height, width, 1 or 3).
 
         Raises:
             DataError: its file is damaged.
@@ -114,7 +114,7 @@ class Part:
         return self.reader(self.rows[i])
 
 
-def part(images: Data, name: str) -> Part:
-    """A part by its name: ``train``, ``valid`` or ``test``."""
+def split(images: Data, name: str) -> Split:
+    """A split by its name: ``train``, ``valid`` or ``test``."""
     table = getattr(images, name)
-    return Part(table["row"].tolist(), images.targets(table), images.read)
+    return Split(table["row"].tolist(), images.targets(table), images.read)

@@ -10,12 +10,12 @@ import pandas as pd
 from helpers.training import resampling
 
 FEWEST = 5
-"""A finding with fewer positive (or negative) images in a part is shown, but not in the mean."""
+"""A finding with fewer positive (or negative) images in a split is shown, but not in the mean."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The AUC of a test part; its text gives the mean and explains it.
+    """The AUC of a test split; its text gives the mean and explains it.
 
     ``table`` has one row a finding; auc or its interval is NaN where it cannot be had, and reason
     says why, or why it is not in the mean. ``mean`` is over the findings ``in_mean``, NaN where
@@ -34,14 +34,14 @@ class Evaluation:
 
     def __str__(self) -> str:
         images = int(self.table.loc[0, ["positives", "negatives"]].sum())
-        part = f"{images} images of {self.patients} patients"
+        split = f"{images} images of {self.patients} patients"
         if not self.in_mean:
             few = f"{FEWEST} positive and {FEWEST} negative images"
-            return f"No mean AUC: no finding has {few} in {part}."
+            return f"No mean AUC: no finding has {few} in {split}."
         interval = f" (95 % interval {self.low:.3f} to {self.high:.3f})"
         lines = [
             f"Mean AUC {self.mean:.3f}{interval if np.isfinite(self.low) else ''} of "
-            f"{len(self.in_mean)} findings, {part}."
+            f"{len(self.in_mean)} findings, {split}."
         ]
         few = self.table[~self.table["finding"].isin(self.in_mean)]
         if not few.empty:
@@ -125,7 +125,7 @@ def evaluate(
 
 
 def of_epoch(labels: np.ndarray, scores: np.ndarray) -> dict[str, float]:
-    """What an epoch's row in the record says of the validation part.
+    """What an epoch's row in the record says of the validation split.
 
     The mean AUC of the findings with ``FEWEST`` positive and negative images; NaN without any.
 
@@ -172,7 +172,7 @@ def _reason(images: dict[str, int], alone: list[str]) -> str | None:
     """What is to be said of a finding with so many positive and negative images, if anything."""
     for name, count in images.items():
         if count == 0:
-            return f"not computable: no {name} image in this part"
+            return f"not computable: no {name} image in this split"
     few = [name for name, count in images.items() if count < FEWEST]
     reasons = [f"not in the mean: fewer than {FEWEST} {name} images" for name in few]
     reasons += [f"no interval: all {name} images are of one patient" for name in alone]

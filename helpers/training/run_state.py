@@ -13,7 +13,7 @@ from helpers import record
 from helpers.errors import UserError
 from helpers.frameworks import rank_info, replicas
 from helpers.training import heartbeat, image_data, notebook_recipe, other_programs, samplers
-from helpers.training.notebook_recipe import NotebookRecipe, Part
+from helpers.training.notebook_recipe import NotebookRecipe, Split
 from helpers.training.parameters import Setup
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ class RunState:
     last: ClassVar[dict[int, RunState]] = {}
     """The run that began last, of each notebook: by the identity of its ``globals()``."""
     recipe: NotebookRecipe
-    train_part: Part
-    valid_part: Part
-    test_part: Part
+    train_split: Split
+    valid_split: Split
+    test_split: Split
     devices: tuple[Any, ...]
     on_gpu: bool
     workers: int
@@ -72,9 +72,9 @@ class RunState:
         with rank_info.first_rank_first():
             self.images = image_data.load_data(setup.recipe.recipe, setup.data)
         self.recipe = notebook_recipe.of(setup.recipe, self.images)
-        self.train_part = notebook_recipe.part(self.images, "train")
-        self.valid_part = notebook_recipe.part(self.images, "valid")
-        self.test_part = notebook_recipe.part(self.images, "test")
+        self.train_split = notebook_recipe.split(self.images, "train")
+        self.valid_split = notebook_recipe.split(self.images, "valid")
+        self.test_split = notebook_recipe.split(self.images, "test")
         # Drawn live, except in an experiment, which runs unattended and is measured.
         self.monitor = samplers.of_process(setup.folder, live=not heartbeat.watched())
         # Simulated nodes have the same cores: each would take the others for other programs.

@@ -22,7 +22,7 @@ EPOCH = {
     "learning_rate": "learning rate",
     "train_loss": "training loss",
     "valid_loss": "validation loss",
-    **{m.of_epoch: m.of_part("validation") for t in tasks.TASKS.values() for m in t.metrics},
+    **{m.of_epoch: m.of_split("validation") for t in tasks.TASKS.values() for m in t.metrics},
     "images_per_second": "images/s",
     "train_seconds": "training (s)",
     "valid_seconds": "validation (s)",
@@ -80,7 +80,7 @@ def summary(content: Mapping[str, Any]) -> pd.DataFrame:
     rows = {
         "training (min:s)": terminal.clock(training["seconds"]),
         "first step": f"{training['first_step_seconds']:.1f} s",
-        metric.of_part("test"): f"{value} ({low} to {high})",
+        metric.of_split("test"): f"{value} ({low} to {high})",
     }
     for kind, name in measurement_rounds.PHASES.items():
         if found := content.get(kind):

@@ -23,7 +23,7 @@ from helpers.frameworks import cpu_cores
 from helpers.networks.shapes import RUNNING
 from helpers.networks.weights import Arrays
 from helpers.training import batch_arrays
-from helpers.training.notebook_recipe import Part
+from helpers.training.notebook_recipe import Split
 from helpers.training.run_state import RunState
 from helpers.training.step_clock import StepClock
 
@@ -72,18 +72,18 @@ class Batches:
             self.pixels.append(batch_arrays.kept(found))
 
     def compared(
-        self, part: Part, *, filled: bool = False
+        self, split: Split, *, filled: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The numbers of all images; which are in the part; which of these have other labels there.
+        """The numbers of all images; which are in the split; which of these have other labels.
 
         Without what fills a batch up, if batches may be ``filled``.
         """
         numbers = joined([np.zeros(0, int), *self._numbers]).astype(np.int64)
-        labels = joined([part.targets[:0], *self._targets])
+        labels = joined([split.targets[:0], *self._targets])
         if filled:
             numbers, labels = numbers[numbers != FILLED], labels[numbers != FILLED]
-        known = (numbers >= 0) & (numbers < len(part))
-        others = training_checks.other_labels(labels[known], part.targets[numbers[known]])
+        known = (numbers >= 0) & (numbers < len(split))
+        others = training_checks.other_labels(labels[known], split.targets[numbers[known]])
         return numbers, known, others
 
 
@@ -160,7 +160,7 @@ class TrainingNotes:
                 f"epoch {self._epoch} took {self._taken} of {steps} steps; let the loop take a "
                 "step for each batch of run.watch(...)"
             )
-        numbers, known, others = self._batches.compared(self.run.train_part)
+        numbers, known, others = self._batches.compared(self.run.train_split)
         wrong = int((~known).sum() + others.sum())
         self.epochs.append(Epoch(self._epoch, self._taken, numbers, wrong))
         pixels = [batch_arrays.in_memory(each) for each in self._batches.pixels]
@@ -168,12 +168,12 @@ class TrainingNotes:
 
     def _look_at_pixels(self, batches: list[np.ndarray], numbers: np.ndarray) -> None:
         """What the crops that were kept are of their images, and the first epoch's digests."""
-        part, seed = self.run.train_part, self.run.recipe.seed
+        split, seed = self.run.train_split, self.run.recipe.seed
         kept = (crop for batch in batches for crop in batch)
         for crop, image in zip(kept, numbers.tolist(), strict=False):
-            if 0 <= image < len(part):
+            if 0 <= image < len(split):
                 about = {"seed": seed, "epoch": self._epoch, "image": image}
-                self._crops.append(crops.of_image(crop, part.read(image), **about))
+                self._crops.append(crops.of_image(crop, split.read(image), **about))
         size = self.run.recipe.batch_size
         for step, pixels in enumerate(batches[:FIRST] if self._epoch == 1 else []):
             own = numbers[step * self.images : (step + 1) * self.images]
@@ -213,7 +213,7 @@ class TurnNotes:
 
 
 class EvaluationNotes(Batches):
-    """Which images of a part one process evaluated."""
+    """Which images of a split one process evaluated."""
 
     def __init__(self, look: Callable[[], None]) -> None:
         """``look`` notes the weights of the first batch."""
@@ -226,17 +226,17 @@ class EvaluationNotes(Batches):
             self._look()
         self.add(batch, pixels=not self._numbers)
 
-    def evaluation(self, name: str, part: Part, run: RunState, processes: int) -> Evaluation:
+    def evaluation(self, name: str, split: Split, run: RunState, processes: int) -> Evaluation:
         """This process's part of an evaluation; all processes together evaluate each image once."""
-        numbers, known, others = self.compared(part, filled=True)
+        numbers, known, others = self.compared(split, filled=True)
         wrong = int((~known).sum()) + len(numbers) - len(np.unique(numbers))
         bad = {*numbers[known][others].tolist()}
         first = joined(self.pixels) if self.pixels else ()
         for pixels, number in zip(first, numbers[:LOOKED_AT].tolist(), strict=False):
-            if 0 <= number < len(part):
-                crop = centre_crop(part.read(number), run.recipe.crop)
+            if 0 <= number < len(split):
+                crop = centre_crop(split.read(number), run.recipe.crop)
                 bad |= set() if np.array_equal(pixels, crop) else {number}
-        own = len(range(run.rank, len(part), processes))
+        own = len(range(run.rank, len(split), processes))
         return Evaluation(name, len(numbers), own, wrong + len(bad))
 
 

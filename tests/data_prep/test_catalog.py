@@ -55,7 +55,7 @@ def test_the_whole_nih_file_is_right(is_real: bool, tmp_path: Path) -> None:
     table = reader.table()
     assert len(table) == IMAGES and table["group"].nunique() == PATIENTS
     assert int((table[list(FINDINGS)].sum(axis=1) == 0).sum()) == WITHOUT_FINDING
-    patients = [table["group"].iloc[at].nunique() for at in reader.parts(seed=0).values()]
+    patients = [table["group"].iloc[at].nunique() for at in reader.splits(seed=0).values()]
     assert patients == [21564, 3080, 6161]
     report = verify_folder(folder, decode=False, progress=False)
     assert report.frequencies["here"].to_dict() == finding_counts()

@@ -22,17 +22,17 @@ def test_train_and_val(tmp_path: Path) -> None:
     assert found.classes == ("cat", "dog")
     assert found.images == images
     assert found.labels.tolist() == [0, 1, 1, 1]
-    assert found.parts is not None and found.parts.tolist() == [0, 0, 0, 1]
+    assert found.splits is not None and found.splits.tolist() == [0, 0, 0, 1]
 
 
 def test_without_parts_it_is_split_by_seed(tmp_path: Path) -> None:
     lay(tmp_path, *(f"{'ab'[at % 2]}/{at}.png" for at in range(20)))
-    first = open_reader("imagefolder", tmp_path, seed=1).parts()
+    first = open_reader("imagefolder", tmp_path, seed=1).splits()
     assert sum(map(len, first.values())) == 20 and len(first["test"]) == 4
-    again = open_reader("imagefolder", tmp_path, seed=1).parts()
-    other = open_reader("imagefolder", tmp_path, seed=2).parts()
-    assert all(np.array_equal(first[part], again[part]) for part in first)
-    assert not all(np.array_equal(first[part], other[part]) for part in first)
+    again = open_reader("imagefolder", tmp_path, seed=1).splits()
+    other = open_reader("imagefolder", tmp_path, seed=2).splits()
+    assert all(np.array_equal(first[split], again[split]) for split in first)
+    assert not all(np.array_equal(first[split], other[split]) for split in first)
 
 
 def test_groups_by_what_a_path_says(tmp_path: Path) -> None:
@@ -40,8 +40,8 @@ def test_groups_by_what_a_path_says(tmp_path: Path) -> None:
     reader = open_reader("imagefolder", tmp_path, group=r"person\d+")
     groups = reader.catalog.groups
     assert groups is not None and len(set(groups)) == 10
-    parts = {part: {groups[i] for i in indices} for part, indices in reader.parts().items()}
-    assert not parts["train"] & parts["test"] and not parts["train"] & parts["valid"]
+    splits = {split: {groups[i] for i in indices} for split, indices in reader.splits().items()}
+    assert not splits["train"] & splits["test"] and not splits["train"] & splits["valid"]
     with pytest.raises(DataError, match="no 'who' in the path"):
         open_reader("imagefolder", tmp_path, group="who")
     with pytest.raises(DataError, match="not a regular expression"):
@@ -82,13 +82,13 @@ def test_published_names_of_parts(tmp_path: Path) -> None:
     found = imagefolder.catalog(brain)
     assert found.classes == ("glioma",)
     assert found.images == ["Training/glioma/1.jpg", "Val/glioma/3.jpg", "Testing/glioma/2.jpg"]
-    assert found.parts is not None and found.parts.tolist() == [0, 1, 2]
+    assert found.splits is not None and found.splits.tolist() == [0, 1, 2]
     short = imagefolder.catalog(lay(tmp_path / "b", "train/a/1.png", "dev/a/2.png", "test/a/3.png"))
-    assert short.parts is not None and short.parts.tolist() == [0, 1, 2]
+    assert short.splits is not None and short.splits.tolist() == [0, 1, 2]
     languages = imagefolder.catalog(lay(tmp_path / "c", "tr/1.png", "de/2.png"))
-    assert languages.classes == ("de", "tr") and languages.parts is None
+    assert languages.classes == ("de", "tr") and languages.splits is None
     twice = lay(tmp_path / "d", "train/a/1.png", "Train/a/2.png")
-    with pytest.raises(DataError, match="two folders for the part train; keep one"):
+    with pytest.raises(DataError, match="two folders for the split train; keep one"):
         imagefolder.catalog(twice)
 
 
@@ -102,7 +102,7 @@ def test_a_folder_of_the_same_name_is_a_wrapper(tmp_path: Path) -> None:
     found = imagefolder.catalog(tmp_path / "intel")
     assert found.classes == ("sea",)
     assert found.images == [f"intel/{name}" for name in intel[:2]]
-    assert found.parts is not None and found.parts.tolist() == [0, 2]
+    assert found.splits is not None and found.splits.tolist() == [0, 2]
     labelled = lay(tmp_path / "b", "seg_train/sea/1.jpg", "seg_pred/sea/2.jpg")
     assert len(imagefolder.catalog(labelled)) == 2
 
@@ -119,7 +119,7 @@ def test_a_part_without_labels_is_refused_or_left_out(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"set/val: no image in it; add images, or .*--exclude val"):
         imagefolder.catalog(folder, exclude=["test"])
     only_train = imagefolder.catalog(folder, exclude=["test", "val"])
-    assert only_train.parts is None  # it is split as a set in one piece
+    assert only_train.splits is None  # it is split as a set in one piece
 
 
 def test_masks_are_not_learned(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_what_a_part_cannot_measure_is_said_before_training(tmp_path: Path) -> N
 def test_the_class_is_in_the_path(tmp_path: Path) -> None:
     lay(tmp_path / "set", "train/cat.0.jpg", "train/dog.0.jpg", "test1/1.jpg")
     found = imagefolder.catalog(tmp_path / "set", class_pattern="cat|dog")
-    assert found.images == ["train/cat.0.jpg", "train/dog.0.jpg"] and found.parts is None
+    assert found.images == ["train/cat.0.jpg", "train/dog.0.jpg"] and found.splits is None
     assert found.classes == ("cat", "dog") and found.labels.tolist() == [0, 1]
 
     lay(tmp_path / "nested", *(f"p{at}/{at % 2}/{at}.png" for at in range(4)))
@@ -226,7 +226,7 @@ def test_folders_that_are_no_classes(tmp_path: Path) -> None:
     names = ["asl_train/A/1.png", "asl_train/B/2.png", "asl_test/A/3.png"]
     lay(tmp_path / "parts", *names)
     found = imagefolder.catalog(tmp_path / "parts")
-    assert found.classes == ("A", "B") and found.parts is not None
+    assert found.classes == ("A", "B") and found.splits is not None
     lay(tmp_path / "one", "bullet_train/1.png")
     assert imagefolder.catalog(tmp_path / "one").classes == ("bullet_train",)
     lay(tmp_path / "tests", "crash_test/1.png", "wind_test/1.png")

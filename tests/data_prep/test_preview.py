@@ -28,11 +28,11 @@ class Page:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three published parts: a patient in two parts, a copy, a damaged image and a text file."""
-    for at, part in enumerate(("train", "val", "test")):
+    """Three published splits: a patient in two splits, a copy, a damaged image and a text file."""
+    for at, split in enumerate(("train", "val", "test")):
         for name in ("dog", "<b>cat&"):
             for number in range(4):
-                place = tmp_path / "in" / part / name / f"p{at}{number}.png"
+                place = tmp_path / "in" / split / name / f"p{at}{number}.png"
                 picture(place, (20, 30 + at, 3), seed=100 * at + 10 * len(name) + number)
     (tmp_path / "in" / "test" / "dog" / "p00-again.png").write_bytes(
         (tmp_path / "in" / "train" / "dog" / "p00.png").read_bytes()

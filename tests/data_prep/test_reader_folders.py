@@ -48,7 +48,9 @@ def test_resized_and_packed_keep_pixels_labels_parts_and_groups(made: Set) -> No
         assert list(after.catalog.images) == list(before.catalog.images)
         assert after.classes == before.classes and after.task == before.task
         assert np.array_equal(after.catalog.labels, before.catalog.labels)
-        assert all(np.array_equal(before.parts()[part], at) for part, at in after.parts().items())
+        assert all(
+            np.array_equal(before.splits()[split], at) for split, at in after.splits().items()
+        )
         assert after.catalog.groups == before.catalog.groups
         assert after.read(3).shape == (8, 8, 3)
         assert np.abs(after.read(3).astype(int) - np.asarray(wide)).max() <= 1

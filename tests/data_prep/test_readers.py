@@ -27,11 +27,11 @@ def test_what_every_reader_gives(tmp_path: Path, name: str, channels: int) -> No
     for image in (0, len(reader) - 1):
         pixels = reader.read(image)
         assert pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.shape[2] == channels
-    parts = reader.parts()
-    together = np.concatenate(list(parts.values()))
+    splits = reader.splits()
+    together = np.concatenate(list(splits.values()))
     assert sorted(together.tolist()) == list(range(len(reader)))
     groups = np.array(reader.table()["group"])
-    seen = [set(groups[indices]) for indices in parts.values()]
+    seen = [set(groups[indices]) for indices in splits.values()]
     assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
     again = pickle.loads(pickle.dumps(reader))  # as a loader's worker gets it
     assert np.array_equal(again.read(1), reader.read(1))
@@ -80,24 +80,24 @@ def test_images_left_out_by_a_policy_keep_their_pixels(tmp_path: Path) -> None:
 
 def test_published_parts_stay_and_validation_comes_of_train() -> None:
     published = np.array([0] * 80 + [2] * 20, dtype=np.int8)
-    found = split_catalog(catalog([0] * 100, parts=published), seed=3, valid=0.25)
+    found = split_catalog(catalog([0] * 100, splits=published), seed=3, valid=0.25)
     assert found["test"].tolist() == list(range(80, 100))
     assert len(found["valid"]) == 20 and len(found["train"]) == 60
-    other = split_catalog(catalog([0] * 100, parts=published), seed=4, valid=0.25)
+    other = split_catalog(catalog([0] * 100, splits=published), seed=4, valid=0.25)
     assert other["valid"].tolist() != found["valid"].tolist()
 
 
 def test_a_group_in_two_published_parts_is_refused() -> None:
     published = np.array([0, 0, 2], dtype=np.int8)
     with pytest.raises(DataError, match="the group p1 is in both train and test"):
-        split_catalog(catalog([0] * 3, parts=published, groups=["p1", "p2", "p1"]))
+        split_catalog(catalog([0] * 3, splits=published, groups=["p1", "p2", "p1"]))
 
 
 class Mine:
     classes = ("left", "right")
     targets = np.array([0, 1, 1, 0])
 
-    def parts(self) -> dict[str, Any]:
+    def splits(self) -> dict[str, Any]:
         return {"train": [0, 1], "valid": np.array([2]), "test": [3]}
 
     def read(self, i: int) -> np.ndarray:
@@ -112,10 +112,14 @@ class Mine:
         ("targets", np.array([0.0, 1.0, 1.0, 0.0]), "targets are float64"),
         ("targets", np.zeros((4, 3), dtype=np.uint8), r"0 and 1 of the shape \(images, 2\)"),
         ("targets", np.full((4, 2), 7), "targets go from 7 to 7; they must be 0 to 1"),
-        ("parts", lambda: {"train": [0], "test": [1]}, "a mapping with train, valid and test"),
-        ("parts", lambda: {"train": [0], "valid": [], "test": [1]}, "the part valid must be"),
-        ("parts", lambda: {"train": [0], "valid": [-1], "test": [1]}, "outside of 0 to 3"),
-        ("parts", lambda: {"train": [0, 1], "valid": [1], "test": [2]}, "image 1 is in the parts"),
+        ("splits", lambda: {"train": [0], "test": [1]}, "a mapping with train, valid and test"),
+        ("splits", lambda: {"train": [0], "valid": [], "test": [1]}, "the split valid must be"),
+        ("splits", lambda: {"train": [0], "valid": [-1], "test": [1]}, "outside of 0 to 3"),
+        (
+            "splits",
+            lambda: {"train": [0, 1], "valid": [1], "test": [2]},
+            "image 1 is in the splits",
+        ),
         ("read", lambda i: np.zeros((5, 4, 3)), r"gives float64 \(5, 4, 3\); it must be uint8"),
     ],
 )
@@ -150,6 +154,6 @@ def test_cifar10s_planes_and_parts_are_as_published(tmp_path: Path) -> None:
     assert reader.targets[21] == record[0]
     assert image[0, 0].tolist() == [record[1], record[1 + 1024], record[1 + 2048]]
     assert image[3, 7, 1] == record[1 + 1024 + 3 * 32 + 7]
-    parts = reader.parts()
-    assert parts["test"].tolist() == list(range(100, 120))
-    assert len(parts["valid"]) == 10 and len(parts["train"]) == 90
+    splits = reader.splits()
+    assert splits["test"].tolist() == list(range(100, 120))
+    assert len(splits["valid"]) == 10 and len(splits["train"]) == 90

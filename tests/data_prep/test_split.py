@@ -21,17 +21,17 @@ from data_prep.split import split_groups
 )
 @settings(max_examples=50)
 def test_invariants(patients: list[int], seed: int, random: Random) -> None:
-    split = split_groups(patients, seed=seed)
-    assert list(split) == ["train", "valid", "test"]
-    members = {part: {patients[at] for at in rows} for part, rows in split.items()}
+    found = split_groups(patients, seed=seed)
+    assert list(found) == ["train", "valid", "test"]
+    members = {split: {patients[at] for at in rows} for split, rows in found.items()}
     assert sum(map(len, members.values())) == len(set(patients))  # nobody twice
-    images = sorted(at for rows in split.values() for at in rows.tolist())
+    images = sorted(at for rows in found.values() for at in rows.tolist())
     assert images == [*range(len(patients))]  # nothing lost, nothing twice
-    for part, share in zip(("train", "valid", "test"), (0.7, 0.1, 0.2), strict=True):
-        assert abs(len(members[part]) - share * len(set(patients))) <= 1
+    for split, share in zip(("train", "valid", "test"), (0.7, 0.1, 0.2), strict=True):
+        assert abs(len(members[split]) - share * len(set(patients))) <= 1
     shuffled = random.sample(patients, len(patients))
     again = split_groups(shuffled, seed=seed)
-    assert {part: {shuffled[at] for at in rows} for part, rows in again.items()} == members
+    assert {split: {shuffled[at] for at in rows} for split, rows in again.items()} == members
 
 
 def test_the_split_never_changes() -> None:
@@ -41,16 +41,16 @@ def test_the_split_never_changes() -> None:
     assert split_groups(range(1, 21), seed=1)["test"].tolist() != split["test"].tolist()
 
 
-def test_an_empty_part_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no images left in the test part: 2 groups"):
+def test_an_empty_split_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no images left in the test split: 2 groups"):
         split_groups([1, 2])
     done = command("verify", "--quick", make_folder(tmp_path / "set", patients=3))
-    assert done.returncode == 1 and "no images left in the valid part" in done.stdout
+    assert done.returncode == 1 and "no images left in the valid split" in done.stdout
     with pytest.raises(DataError, match=r"no images left in the .* 7 is the group of all images"):
         split_groups([7] * 9)
 
 
-@pytest.mark.parametrize("parts", [(0.7, 0.3), (0.7, 0.1, 0.1), (1.2, -0.3, 0.1)])
-def test_parts_must_add_up(parts: tuple[float, ...]) -> None:
-    with pytest.raises(DataError, match="three shares"):
-        split_groups(range(50), parts=parts)
+@pytest.mark.parametrize("fractions", [(0.7, 0.3), (0.7, 0.1, 0.1), (1.2, -0.3, 0.1)])
+def test_fractions_must_add_up(fractions: tuple[float, ...]) -> None:
+    with pytest.raises(DataError, match="must be three"):
+        split_groups(range(50), fractions=fractions)

@@ -64,7 +64,7 @@ def test_chexpert(tmp_path: Path) -> None:
     assert found.labels.tolist() == [[MISSING, MISSING], [UNCERTAIN, 1], [0, UNCERTAIN], [1, 0]]
     patients = ["patient00001", "patient00002", "patient00002", "patient64541"]
     assert found.groups == patients
-    assert found.parts is not None and found.parts.tolist() == [0, 0, 0, 1]
+    assert found.splits is not None and found.splits.tolist() == [0, 0, 0, 1]
     assert found.sources[3] == "C-small/valid/patient64541/study1/view1_frontal.jpg"
 
 
@@ -163,7 +163,7 @@ def test_the_rows_of_an_image_are_joined(tmp_path: Path) -> None:
     found = read(tmp_path, mapping | {"merge_rows": True}, text)
     assert found.images == ["a", "b", "c"] and found.groups == ["1", "2", "3"]
     assert found.labels.tolist() == [[0, 1], [1, 1], [0, 0]]
-    with pytest.raises(DataError, match="rows of a differ in path, group or part"):
+    with pytest.raises(DataError, match="rows of a differ in path, group or split"):
         read(tmp_path, mapping | {"merge_rows": True}, text + "a,mass,4\n")
     mapping = {"file": "list.csv", "path": "id", "class": "name", "merge_rows": True}
     with pytest.raises(DataError, match="'merge_rows' joins findings only"):

@@ -39,7 +39,7 @@ def test_every_problem_is_found(tmp_path: Path) -> None:
     )
     assert "1 image is not readable, the first: 00000003_000.png (cannot be read" in problems
     assert "named after another patient than the label file says" in problems
-    assert "the split by seed 0 leaks: 1 image occurs in two parts" in problems
+    assert "the split by seed 0 leaks: 1 image occurs in two splits" in problems
     assert "00000005_000.png (test) and 00000005_007.png (train)" in problems
     assert "occur with different labels" in problems
     assert len(report.problems) == 6
@@ -159,14 +159,14 @@ def test_a_picture_with_two_labels_is_a_problem(tmp_path: Path) -> None:
         assert done.returncode == 1 and said in done.stdout
 
 
-@pytest.mark.parametrize(("parts", "code"), [(("train", "val", "test"), 1), (("train",), 0)])
+@pytest.mark.parametrize(("splits", "code"), [(("train", "val", "test"), 1), (("train",), 0)])
 def test_patients_that_paths_name_are_said(
-    tmp_path: Path, parts: tuple[str, ...], code: int
+    tmp_path: Path, splits: tuple[str, ...], code: int
 ) -> None:
-    """In two published parts they are a problem; a split by seed separates nothing it knows of."""
+    """In two published splits they are a problem; a split by seed separates nothing it knows of."""
     people = [f"{'ab'[at % 2]}/patient{at:03d}" for at in range(24)]
-    folder = lay(tmp_path / "in", *(f"{part}/{who}.png" for part in parts for who in people))
+    folder = lay(tmp_path / "in", *(f"{split}/{who}.png" for split in splits for who in people))
     done = command("verify", folder, "--reader", "imagefolder")
     assert done.returncode == code
-    assert ("24 of them in two parts" in done.stdout) == bool(code)
+    assert ("24 of them in two splits" in done.stdout) == bool(code)
     assert "every image is its own group" in done.stdout

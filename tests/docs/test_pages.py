@@ -21,7 +21,7 @@ from helpers.recipe import Recipe, tables
 from helpers.results import regression
 from helpers.run import Run
 from helpers.training.measuring import TURNS
-from helpers.training.notebook_recipe import NotebookRecipe, Part
+from helpers.training.notebook_recipe import NotebookRecipe, Split
 from helpers.training.run_state import RunState
 
 DOCS = paths.ROOT / "docs"
@@ -141,8 +141,8 @@ def test_the_page_on_run_has_every_name() -> None:
         given = re.findall(r"[(,] ?(\w+)", calls[name])
         taken = [each for each in signature(getattr(Run, name)).parameters if each != "self"]
         assert given == (list(TURNS) if taken == ["turns"] else taken), calls[name]
-    of_part = {re.sub(r"^part\.|\(.*", "", name) for name in listed("run", "A part")}
-    assert of_part == {"len", *own(Part), *(field.name for field in fields(Part))}
+    of_split = {re.sub(r"^split\.|\(.*", "", name) for name in listed("run", "A split")}
+    assert of_split == {"len", *own(Split), *(field.name for field in fields(Split))}
     of_recipe = {name.partition("(")[0] for name in listed("run", "The recipe")}
     assert of_recipe == own(NotebookRecipe)
 

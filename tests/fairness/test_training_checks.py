@@ -211,7 +211,7 @@ def test_an_evaluation_of_other_images_fails(wrong: Evaluation) -> None:
     bad = process(1, evaluations=[*BOTH[1].evaluations, wrong])
     found = training_checks.evaluations([BOTH[0], bad])
     assert found.verdict == "fail"
-    assert f"{wrong.part}: {wrong.images} of 6 images" in str(found.reason)
+    assert f"{wrong.split}: {wrong.images} of 6 images" in str(found.reason)
 
 
 CPUS = [CpuDevice((0, 4), 1), CpuDevice((1, 5), 1)]

@@ -145,9 +145,9 @@ def test_pytorch_workers_start_after_cuda_and_their_batches_are_pinned(tmp_path:
     torch.ones(9, device=run.devices[0]).sum().item()
     found = [
         (pixels.is_pinned(), tuple(pixels.shape), len(numbers))
-        for pixels, _, numbers in names["make_loader"](run.train_part, True)
+        for pixels, _, numbers in names["make_loader"](run.train_split, True)
     ]
-    assert found == [(run.on_gpu, (8, 224, 224, 1), 8)] * (len(run.train_part) // 8)
+    assert found == [(run.on_gpu, (8, 224, 224, 1), 8)] * (len(run.train_split) // 8)
 
 
 def test_pytorch_has_its_memory_again_after_the_fairness_check(tmp_path: Path) -> None:

@@ -34,13 +34,13 @@ def small(folder: Path) -> Names:
 
 def trained(names: Names) -> tuple[float, Arrays]:
     """The mean loss of an epoch of the shallow network, and its weights after an evaluation."""
-    run, loader = names["run"], names["make_loader"](names["run"].train_part, True)
+    run, loader = names["run"], names["make_loader"](names["run"].train_split, True)
     with run.recipe.varied(outputs=14):
         shallow = framework.shallow(reference.shallow_arrays(), run.own_devices)
         replica = names["make_replica"](shallow)
         loss = names["train_steps"](replica, loader, len(loader))
-        validation = names["make_loader"](run.valid_part, False)
-        names["predict"](replica, validation, len(run.valid_part))
+        validation = names["make_loader"](run.valid_split, False)
+        names["predict"](replica, validation, len(run.valid_split))
     return loss, framework.dump_weights(replica.network)
 
 

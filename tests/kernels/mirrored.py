@@ -53,9 +53,9 @@ def test_nothing_that_is_iterated_is_tuned(
     names = own_names(request.module.NOTEBOOK, tmp_path, devices=2, batch_size=8)
     found, run = tuned(monkeypatch), names["run"]
     replica = names["make_replica"](names["build_model"]())
-    names["train_steps"](replica, names["make_loader"](run.train_part, True), 1)
+    names["train_steps"](replica, names["make_loader"](run.train_split, True), 1)
     trained = len(found)
-    names["predict"](replica, names["make_loader"](run.valid_part, False), len(run.valid_part))
+    names["predict"](replica, names["make_loader"](run.valid_split, False), len(run.valid_split))
     assert 0 < trained < len(found)
     assert not any(found)
 

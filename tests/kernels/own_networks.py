@@ -145,7 +145,7 @@ class Reader:
     def __init__(self, folder=None):
         self.targets = np.arange(300) % 3
 
-    def parts(self):
+    def splits(self):
         return dict(zip(("train", "valid", "test"), np.split(np.arange(300), [200, 250])))
 
     def read(self, i):

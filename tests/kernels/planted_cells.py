@@ -63,14 +63,14 @@ FACTOR, FLIP, PLACE = (
     "random.random() < 0.5",
     "integers(side - r.crop + 1)",
 )
-DRAW, TEST = "default_rng([r.seed, epoch, i])", "make_loader(run.test_part, False)"
+DRAW, TEST = "default_rng([r.seed, epoch, i])", "make_loader(run.test_split, False)"
 OF_VALIDATION = {
-    "self.transform(self.part.read(i), random)": (
-        "self.transform(run.valid_part.read(i // 4) if self.transform is augment"
-        " and i % 4 == 0 else self.part.read(i), random)"
+    "self.transform(self.split.read(i), random)": (
+        "self.transform(run.valid_split.read(i // 4) if self.transform is augment"
+        " and i % 4 == 0 else self.split.read(i), random)"
     )
 }
-"""One in four images of a training epoch is one of the validation part."""
+"""One in four images of a training epoch is one of the validation split."""
 
 OF_ALL: Mapping[str, Mapping[str, str]] = {
     "rate x 4": {FACTOR: f"4 * {FACTOR}"},
@@ -98,13 +98,13 @@ OF_ALL: Mapping[str, Mapping[str, str]] = {
     "a test of the validation images": {
         TEST: (
             "vars(run.images).update(test=run.images.valid)"
-            f" or vars(run).update(test_part=run.valid_part) or {TEST}"
+            f" or vars(run).update(test_split=run.valid_split) or {TEST}"
         )
     },
     "another metric": {"(scores.argmax(1) == targets)": "(scores.argmin(1) == targets)"},
     "another AUC": {"scores[:, known])": 'scores[:, known], average="micro")'},
     "rate of one device": {'"linear": n': '"linear": 1'},
-    "other labels": {"self.part.targets[i], i": "self.part.targets[i - 1], i"},
+    "other labels": {"self.split.targets[i], i": "self.split.targets[i - 1], i"},
     "no set_epoch": {"loader.set_epoch(epoch)": "pass"},
 }
 """Those of texts that all notebooks have, or most: the others give their own."""
@@ -149,7 +149,7 @@ def texts_of_order(images: str, indent: int = 8) -> dict[str, dict[str, str]]:
     """More of them, in one notebook of each kind of loader."""
     shuffle, line = f".permutation({images})", "\n" + indent * " "
     ordered = f"order = np.random.default_rng([r.seed, self.epoch]).permutation({images})"
-    labels = f"labels = np.resize(run.train_part.targets, {images})"
+    labels = f"labels = np.resize(run.train_split.targets, {images})"
     by_label = 'order = order[np.argsort(labels[order], kind="stable")]'
     half = f".permutation(np.resize(np.arange({images} // 2), {images}))"
     return {
@@ -170,7 +170,7 @@ OF_SAMPLERS = {
         DRAW: "default_rng([r.seed, epoch])",
     },
     "set_epoch without effect": {"self.epoch = epoch": "self.epoch = 0"},
-    "random crops in the evaluation": {"Images(part, centre)": "Images(part, augment)"},
+    "random crops in the evaluation": {"Images(split, centre)": "Images(split, augment)"},
 }
 """Those of the notebooks whose sampler draws batches."""
 

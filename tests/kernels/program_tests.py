@@ -81,7 +81,7 @@ def test_a_loader_that_leaves_images_out_ends_the_epoch(notebook: str, tmp_path:
 
     def too_few(names: Names) -> None:
         replica = names["make_replica"](names["build_model"]())
-        run, loader = names["run"], names["make_loader"](names["run"].train_part, True)
+        run, loader = names["run"], names["make_loader"](names["run"].train_split, True)
         steps = run.recipe.steps
         for _ in run.epochs(replica):
             with run.phase("train"):
@@ -99,13 +99,13 @@ def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(notebook: str, tmp_
     run, expected = names["run"], {}
     for workers, epochs in ((0, [0, 1, 2]), (1, [2]), (3, [1, 2])):
         run.workers = workers
-        each = in_each(names, shared_batches.trained_on, run.train_part, epochs)
+        each = in_each(names, shared_batches.trained_on, run.train_split, epochs)
         assert len(each) == (2 if "dist" in names else 1)
         for rank, found in enumerate(each):
             for epoch, batches in zip(epochs, found, strict=True):
                 if (rank, epoch) not in expected:
                     expected[rank, epoch] = shared_batches.by_the_rule(
-                        run, run.train_part, run.train_part.read, epoch, rank, len(each)
+                        run, run.train_split, run.train_split.read, epoch, rank, len(each)
                     )
                 assert len(batches) == 140 // 32
                 shared_batches.assert_same(batches, expected[rank, epoch])

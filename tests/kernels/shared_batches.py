@@ -1,7 +1,7 @@
 """The batches that the rule of all notebooks gives, and those that a notebook gives.
 
 An epoch's order is drawn from the seed and the epoch, an image's crop and flip from the seed, the
-epoch and its number in the part. Process k of a step has block k of the global batch.
+epoch and its number in the split. Process k of a step has block k of the global batch.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,15 +21,15 @@ Batch = tuple[np.ndarray, ...]
 Read = Callable[[int], np.ndarray]
 
 
-def by_the_rule(run: Any, part: Any, read: Read, epoch: int, rank: int, ranks: int) -> list[Batch]:
+def by_the_rule(run: Any, split: Any, read: Read, epoch: int, rank: int, ranks: int) -> list[Batch]:
     """The batches of an epoch that process ``rank`` of ``ranks`` trains on."""
     r = run.recipe
     size = r.batch_size * run.setup.replicas // ranks
-    order = np.random.default_rng([r.seed, epoch]).permutation(len(part))
-    steps = len(part) // (size * ranks)
+    order = np.random.default_rng([r.seed, epoch]).permutation(len(split))
+    steps = len(split) // (size * ranks)
     numbers = order[: steps * size * ranks].reshape(steps, ranks, size)[:, rank]
     return [
-        (np.stack([_crop(read(i), r, epoch, i) for i in own]), part.targets[own], own)
+        (np.stack([_crop(read(i), r, epoch, i) for i in own]), split.targets[own], own)
         for own in numbers
     ]
 
@@ -41,9 +41,9 @@ def _crop(pixels: np.ndarray, r: Any, epoch: int, i: int) -> np.ndarray:
     return crop[:, ::-1] if random.random() < 0.5 else crop
 
 
-def trained_on(names: Names, part: Any, epochs: Iterable[int]) -> list[list[Batch]]:
+def trained_on(names: Names, split: Any, epochs: Iterable[int]) -> list[list[Batch]]:
     """In a process that trains: the batches of these epochs, one after another."""
-    run, loader = names["run"], names["make_loader"](part, True)
+    run, loader = names["run"], names["make_loader"](split, True)
     found = []
     for epoch in epochs:
         run.framework.set_epoch(loader, epoch)
@@ -51,9 +51,9 @@ def trained_on(names: Names, part: Any, epochs: Iterable[int]) -> list[list[Batc
     return found
 
 
-def evaluated(names: Names, part: Any) -> Batch:
-    """In a process that trains: all that it evaluates of a part, without what fills a batch up."""
-    batches = [_arrays(batch) for batch in names["make_loader"](part, False)]
+def evaluated(names: Names, split: Any) -> Batch:
+    """In a process that trains: all that it evaluates of a split, without what fills a batch up."""
+    batches = [_arrays(batch) for batch in names["make_loader"](split, False)]
     pixels, targets, numbers = map(np.concatenate, zip(*batches, strict=True))
     images = numbers != FILLED
     return pixels[images], targets[images], numbers[images]
@@ -75,7 +75,7 @@ class OwnReader:
     """A reader of the images that another reader reads."""
 
     def __init__(self, other: Any) -> None:
-        self.classes, self.targets, self.parts = other.classes, other.targets, other.parts
+        self.classes, self.targets, self.splits = other.classes, other.targets, other.splits
         self.read = other.read
 
 
@@ -137,7 +137,7 @@ def assert_is_read(names: Names, images: Any, column: str, path: Callable[[str],
         path: of an image's file, by its entry there.
     """
     run = names["run"]
-    train, test = (notebook_recipe.part(images, name) for name in ("train", "test"))
+    train, test = (notebook_recipe.split(images, name) for name in ("train", "test"))
 
     def read(names: Names) -> tuple[Batch, list[list[Batch]]]:
         return evaluated(names, test), trained_on(names, train, [0])

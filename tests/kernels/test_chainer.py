@@ -16,7 +16,7 @@ from program_tests import *
 from helpers.errors import DataError
 from helpers.frameworks import chainer as framework
 from helpers.networks import chainer as networks
-from helpers.training.notebook_recipe import Part
+from helpers.training.notebook_recipe import Split
 
 # Chainer is slow on CPUs; other frameworks take these tests every day.
 pytest.mark.slow(test_resnet50_is_the_references)
@@ -56,14 +56,14 @@ def test_an_image_that_a_worker_cannot_read_ends_the_loader(names: Names) -> Non
     def read(i: int) -> np.ndarray:
         if i == 2 * size:
             raise DataError("this image ends too soon")
-        return names["run"].train_part.read(0)
+        return names["run"].train_split.read(0)
 
-    targets = np.resize(names["run"].train_part.targets, (3 * size, 14))
+    targets = np.resize(names["run"].train_split.targets, (3 * size, 14))
     sound = names["MultiprocessIterator"]
     names["MultiprocessIterator"] = partial(MultiprocessIterator, dataset_timeout=1)
     framework.configure("fp32", "cpu")  # pytest has taken back that a warning is an error
     try:
-        loader = iter(names["make_loader"](Part(range(3 * size), targets, read), False))
+        loader = iter(names["make_loader"](Split(range(3 * size), targets, read), False))
         assert len(next(loader)[0]) == len(next(loader)[0]) == size
         with pytest.raises(MultiprocessIterator.TimeoutWarning):
             next(loader)

@@ -52,11 +52,11 @@ def test_each_rank_has_its_block_of_the_global_batches_of_the_rule(names: dict[s
     run, expected = names["run"], {}
     for workers, epochs in ((0, [0, 1, 2]), (1, [2]), (3, [1, 2])):
         run.workers = workers
-        found = shared_batches.trained_on(names, run.train_part, epochs)
+        found = shared_batches.trained_on(names, run.train_split, epochs)
         for epoch, batches in zip(epochs, found, strict=True):
             if epoch not in expected:
                 expected[epoch] = shared_batches.by_the_rule(
-                    run, run.train_part, run.train_part.read, epoch, run.rank, 2
+                    run, run.train_split, run.train_split.read, epoch, run.rank, 2
                 )
             assert len(batches) == run.recipe.steps
             shared_batches.assert_same(batches, expected[epoch])

@@ -104,9 +104,9 @@ def test_a_queued_step_is_waited_for_and_not_a_later_one(cells: Names) -> None:
 
 
 def test_each_device_has_its_block_of_a_batch(cells: Names) -> None:
-    pixels, _, numbers = next(iter(cells["make_loader"](cells["run"].train_part, True)))
+    pixels, _, numbers = next(iter(cells["make_loader"](cells["run"].train_split, True)))
     assert [shard.device for shard in pixels.addressable_shards] == TWO
-    order = np.random.default_rng([cells["r"].seed, 0]).permutation(len(cells["run"].train_part))
+    order = np.random.default_rng([cells["r"].seed, 0]).permutation(len(cells["run"].train_split))
     blocks = [np.asarray(shard.data).tolist() for shard in numbers.addressable_shards]
     assert blocks == order[:4].reshape(2, 2).tolist()
 
@@ -156,14 +156,14 @@ def test_the_state_is_donated(cells: Names, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_step_is_compiled_once(cells: Names) -> None:
     """On files and on synthetic batches, after a checkpoint, whatever the rate."""
     step, evaluate = cells["train_step"], cells["evaluate_step"]
-    replica, part = shallow_replica(cells), cells["run"].valid_part
-    loader = cells["make_loader"](cells["run"].train_part, True)
+    replica, split = shallow_replica(cells), cells["run"].valid_split
+    loader = cells["make_loader"](cells["run"].train_split, True)
     before = step._cache_size(), evaluate._cache_size()
     state = framework.dump_optimizer(replica)
     for batches in (islice(loader, 2), repeat(next(iter(loader)), 2)):
         framework.load_optimizer(replica, state, 3)
         cells["train_steps"](replica, batches, 2)
-        cells["predict"](replica, cells["make_loader"](part, False), len(part))
+        cells["predict"](replica, cells["make_loader"](split, False), len(split))
     assert (step._cache_size(), evaluate._cache_size()) == (before[0] + 1, before[1] + 1)
 
 

@@ -131,7 +131,7 @@ def test_the_clock_sees_what_fit_waits_for(names: Names) -> None:
 
     run, waited = names["run"], []
     replica = names["make_replica"](names["build_model"]())
-    batch = names["make_loader"](run.train_part, True)[0]
+    batch = names["make_loader"](run.train_split, True)[0]
     for batches in (repeat(batch, 6), slowly(repeat(batch, 6))):
         assert names["train_steps"](replica, batches, 6) > 0
         assert len(run.loop.clock.step_seconds) == 5
@@ -143,7 +143,7 @@ def test_the_clock_sees_what_fit_waits_for(names: Names) -> None:
 def test_three_steps_are_one_after_two_that_were_saved(names: Names, optimizer: str) -> None:
     """Momentum's velocity and the place in the schedule too, to the last bit."""
     run = names["run"]
-    batch = names["make_loader"](run.train_part, True)[0]
+    batch = names["make_loader"](run.train_split, True)[0]
     rates = (0.1, 0.1, 0.01)
 
     def steps(arrays: Any, state: Any, count: int) -> tuple[Any, Any]:

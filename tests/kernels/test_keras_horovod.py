@@ -52,8 +52,10 @@ def test_the_fairness_check_is_passed(names: dict[str, Any]) -> None:
 @pytest.mark.on_ranks
 def test_each_rank_has_its_block_of_the_global_batches_of_the_rule(names: dict[str, Any]) -> None:
     run = names["run"]
-    (found,) = shared_batches.trained_on(names, run.train_part, [1])
-    expected = shared_batches.by_the_rule(run, run.train_part, run.train_part.read, 1, run.rank, 2)
+    (found,) = shared_batches.trained_on(names, run.train_split, [1])
+    expected = shared_batches.by_the_rule(
+        run, run.train_split, run.train_split.read, 1, run.rank, 2
+    )
     shared_batches.assert_same(found, expected)
 
 

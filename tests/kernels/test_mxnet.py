@@ -159,10 +159,10 @@ from helpers.runner.notebook_code import run_cells
 given = {"recipe": "demo", "devices": 2, "data": DATA, "run": RUN}
 names = run_cells(NOTEBOOK, until="## 4.", **given)
 for _ in range(3):
-    batches = iter(names["make_loader"](names["run"].train_part, True))
+    batches = iter(names["make_loader"](names["run"].train_split, True))
     next(batches)
     del batches
-left = iter(names["make_loader"](names["run"].train_part, True))
+left = iter(names["make_loader"](names["run"].train_split, True))
 next(left)
 print("ends", flush=True)
 """

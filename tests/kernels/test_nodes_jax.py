@@ -12,7 +12,7 @@ from helpers import record
 from helpers.training import checkpoint
 
 NOTEBOOK = "JAX_MultiGPU"
-LOG = "    run.log(loss, scores, metric(run.valid_part.targets, scores))"
+LOG = "    run.log(loss, scores, metric(run.valid_split.targets, scores))"
 STOPPED = "stopped after an epoch"
 
 

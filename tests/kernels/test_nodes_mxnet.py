@@ -35,8 +35,8 @@ PLANTS = {
     ),
     "evaluation of one node's images": (
         process_checks.EVALUATED,
-        "range(store.rank, len(part), store.num_workers)",
-        "range(0, len(part), store.num_workers)",
+        "range(store.rank, len(split), store.num_workers)",
+        "range(0, len(split), store.num_workers)",
     ),
     "scores of one node": (
         process_checks.EVALUATED,

@@ -7,7 +7,7 @@ from helpers.fairness.kept_statistics import AVERAGE
 
 NOTEBOOK = "ChainerMN_MultiNode"
 IN_ORDER = "else np.arange(len(self))"
-PLACES = "places = np.arange(len(part))\n"
+PLACES = "places = np.arange(len(split))\n"
 SCATTER = "chainermn.scatter_dataset(places, communicator, **how)[:]"
 BROADCAST = "multi_node.update()  # multi-GPU: sends rank 0's weights to all\n"
 TEXTS = {
@@ -36,7 +36,7 @@ TEXTS = {
     "set_epoch without effect": {"dataset.epoch = epoch": "dataset.epoch = 0"},
     "evaluation of other images": {IN_ORDER: "else np.zeros(len(self), int)"},
     "a padded evaluation": {
-        PLACES: "places = np.arange(len(part) + 16 * (not training)) % len(part)\n"
+        PLACES: "places = np.arange(len(split) + 16 * (not training)) % len(split)\n"
     },
     "scores in other places": {"scores[device.send(numbers)]": "scores[device.send(numbers) // 2]"},
     "a step without the multi-node optimiser": {

@@ -7,7 +7,7 @@ from helpers.fairness import training_loop
 SGD = "SGD(Schedule(scale), r.momentum, **how)"
 ALL, MODEL = "np.arange(images)", "model = kind(pixels, network(to_network(pixels)))"
 CRITERION = "criterion = getattr(keras.losses, losses[r.task])(from_logits=True)"
-GIVEN = "return np.stack(pixels), self.part.targets[numbers], numbers"
+GIVEN = "return np.stack(pixels), self.split.targets[numbers], numbers"
 SUM = CRITERION.replace("True)", 'True, reduction="sum")')
 TEXTS = {
     **texts_of_steps("len(loader)", "images"),
@@ -50,8 +50,8 @@ TEXTS = {
     "one crop for a batch": {DRAW: "default_rng([r.seed, epoch, k])"},
     "other labels": {GIVEN: GIVEN.replace("[numbers]", "[numbers - 1]")},
     "set_epoch without effect": {
-        "self.epoch, images = epoch, len(self.part)": (
-            "self.epoch = epoch = 0; images = len(self.part)"
+        "self.epoch, images = epoch, len(self.split)": (
+            "self.epoch = epoch = 0; images = len(self.split)"
         )
     },
     "batches that fit has read ahead": {MODEL: f"with strategy.scope():\n        {MODEL}"},

@@ -7,7 +7,7 @@ from helpers.fairness import training_checks
 
 SGD = "SGD(r.momentum, learning_rate=rate,"
 TRAIN = "train_steps(replica, loader, len(loader))"
-EACH = "(0, i) for i in range(store.rank, len(part), store.num_workers)"
+EACH = "(0, i) for i in range(store.rank, len(split), store.num_workers)"
 LOADED, SOFTMAX = "load_dict(run.weights(model))", "else SoftmaxCELoss()"
 TRAINER = "optimizer = gluon.Trainer("
 SCORES = "criterion(replica.network(to_network(x)), y)"
@@ -100,7 +100,7 @@ TEXTS = {
         MAKE: f"{AVERAGED}{MAKE}",
     },
     "evaluation of other images": {EACH: EACH.replace("i)", "0)", 1)},
-    "a padded evaluation": {EACH: "(0, i % len(part)) for i in range(len(part) + 16)"},
+    "a padded evaluation": {EACH: "(0, i % len(split)) for i in range(len(split) + 16)"},
     "scores in other places": {"scores[numbers.asnumpy()]": "scores[numbers.asnumpy() // 2]"},
     "no key-value store": {"kvstore=kvstore, update": "kvstore=None, update"},
     "an all-reduce after each epoch only": {

@@ -8,7 +8,7 @@ DDP, ONE_PROCESS = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
 SGD = "SGD(network.parameters(), momentum=r.momentum, **how)"
 TRAIN = "train_steps(replica, loader, len(loader))"
 WRAP = "DistributedDataParallel(network, **how)  # multi-GPU\n"
-EACH, STRIDE = "(0, i) for i in range(len(part))", "order[rank::world]"
+EACH, STRIDE = "(0, i) for i in range(len(split))", "order[rank::world]"
 CAST = 'cast = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(r.precision)'
 MAIN = "def main(rank, world):"
 APART = """
@@ -97,8 +97,8 @@ TEXTS = {
     },
     "no set_epoch": {"loader.batch_sampler.set_epoch(epoch)": "pass"},
     "evaluation pixels of another scale": {".float() / 255": ".float() / 256"},
-    "evaluation of other images": {EACH: "(0, 0) for i in range(len(part))"},
-    "a padded evaluation": {EACH: "(0, i % len(part)) for i in range(len(part) + 16)"},
+    "evaluation of other images": {EACH: "(0, 0) for i in range(len(split))"},
+    "a padded evaluation": {EACH: "(0, i % len(split)) for i in range(len(split) + 16)"},
     "scores in other places": {"scores[numbers.to(device)]": "scores[numbers.to(device) // 2]"},
     "a sum over devices": {
         "scaler.scale(loss).backward()  # DDP": (

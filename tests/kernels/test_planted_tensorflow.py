@@ -10,7 +10,7 @@ TEXTS = {
         "r.steps",
         "images",
         "(b if k == 0 else run.framework.as_loaded(np.zeros((n, r.crop, r.crop, 3), np.uint8), "
-        "run.train_part.targets[:n], np.arange(n)) for k, b in enumerate(loader))",
+        "run.train_split.targets[:n], np.arange(n)) for k, b in enumerate(loader))",
     ),
     "other weights in the model": {"variable.assign(array)": "variable.assign(1.01 * array)"},
     "other weights when training starts": at_the_start(
@@ -37,7 +37,7 @@ TEXTS = {
     },
     "the same crops in each batch": {DRAW: "default_rng([r.seed, epoch, i % 2])"},
     "one crop for all": {DRAW: "default_rng([r.seed, epoch])"},
-    "other labels": {"pixels, self.part.targets[i]": "pixels, self.part.targets[i - 1]"},
+    "other labels": {"pixels, self.split.targets[i]": "pixels, self.split.targets[i - 1]"},
     "no set_epoch": {"    loader.epoch = epoch": "    epoch"},
     "the same order in each epoch": {
         "default_rng([r.seed, self.epoch])": "default_rng([r.seed, 0])"

@@ -160,11 +160,11 @@ def test_training_leaves_out_the_first_epoch() -> None:
 
 def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> None:
     random = np.random.default_rng(0)
-    part = pd.DataFrame(random.random((60, 14)) < 0.4, columns=list(FINDINGS), dtype=np.uint8)
-    part.insert(0, "group", np.arange(60) // 2)
-    part.insert(0, "image", [f"{number}.png" for number in range(60)])
-    part["Hernia"], part["Mass"] = 0, (np.arange(60) < 2).astype(np.uint8)
-    result = records.evaluate_findings(part, random.normal(size=(60, 14)))
+    split = pd.DataFrame(random.random((60, 14)) < 0.4, columns=list(FINDINGS), dtype=np.uint8)
+    split.insert(0, "group", np.arange(60) // 2)
+    split.insert(0, "image", [f"{number}.png" for number in range(60)])
+    split["Hernia"], split["Mass"] = 0, (np.arange(60) < 2).astype(np.uint8)
+    result = records.evaluate_findings(split, random.normal(size=(60, 14)))
     section = record.plain(result.as_record() | {"loss": 0.2, "seconds": 1.0})
     record.check(records.make(test=section))
     assert section["mean_auc"] == pytest.approx(result.mean)

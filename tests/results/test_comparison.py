@@ -33,7 +33,7 @@ def several(tmp_path: Path) -> Comparison:
     exp_loss = "PyTorch_MultiGPU_Exp_Loss"
     records.save(tmp_path, records.make("PyTorch", 2, notebook=exp_loss, speed=190, gpu=True))
     keras = records.make("Keras", 1, speed=80, gpu=True)
-    reason = "not computable: no positive image in this part"
+    reason = "not computable: no positive image in this split"
     keras["test"]["findings"][-1] |= {"auc": None, "low": None, "high": None, "reason": reason}
     return records.load(tmp_path, keras, records.short("Chainer", "skipped", "no compiler"))
 

@@ -20,19 +20,19 @@ def images_of(patients: int = 150, seed: int = 0) -> tuple[pd.DataFrame, np.ndar
     """Images of patients, and how easy each is: the same for whoever looks at it."""
     random = np.random.default_rng(seed)
     of = np.repeat(np.arange(patients), random.integers(1, 6, patients))
-    part = pd.DataFrame(random.random((len(of), 14)) < 0.2, columns=list(FINDINGS), dtype=np.uint8)
-    part.insert(0, "group", of)
-    part.insert(0, "image", [f"{seed}-{number}.png" for number in range(len(of))])
-    return part, random.normal(size=(patients, 14))[of]
+    split = pd.DataFrame(random.random((len(of), 14)) < 0.2, columns=list(FINDINGS), dtype=np.uint8)
+    split.insert(0, "group", of)
+    split.insert(0, "image", [f"{seed}-{number}.png" for number in range(len(of))])
+    return split, random.normal(size=(patients, 14))[of]
 
 
 def scored(
-    part: pd.DataFrame, shared: np.ndarray, skill: float, seed: int, own: float = 0.4
+    split: pd.DataFrame, shared: np.ndarray, skill: float, seed: int, own: float = 0.4
 ) -> dict[str, Any]:
     """The section ``test`` of a network with this ``skill`` that errs much as the others do."""
     noise = own * np.random.default_rng(seed).normal(size=shared.shape)
-    scores = skill * part[list(FINDINGS)].to_numpy() + shared + noise
-    result = records.evaluate_findings(part, scores)
+    scores = skill * split[list(FINDINGS)].to_numpy() + shared + noise
+    result = records.evaluate_findings(split, scores)
     return record.plain(result.as_record() | {"loss": 0.2, "seconds": 1.0})  # type: ignore[no-any-return]
 
 
@@ -43,10 +43,10 @@ def batch(folder: Path, **sections: dict[str, Any]) -> Comparison:
 
 
 def test_of_two_runs_the_reference_is_the_lower_and_of_three_the_middle(tmp_path: Path) -> None:
-    part, shared = images_of(60)
-    two = {"PyTorch": scored(part, shared, 1.0, 1), "Keras": scored(part, shared, 0.5, 2)}
+    split, shared = images_of(60)
+    two = {"PyTorch": scored(split, shared, 1.0, 1), "Keras": scored(split, shared, 0.5, 2)}
     assert paired_test.reference(batch(tmp_path / "2", **two)) == "Keras, 2 devices"
-    three = batch(tmp_path / "4", **two, Chainer=scored(part, shared, 0.8, 4))
+    three = batch(tmp_path / "4", **two, Chainer=scored(split, shared, 0.8, 4))
     assert paired_test.reference(three) == "Chainer, 2 devices"
     other, luck = images_of(60, seed=1)
     apart = batch(tmp_path / "3", **two, TensorFlow=scored(other, luck, 1.0, 3))
@@ -56,11 +56,11 @@ def test_of_two_runs_the_reference_is_the_lower_and_of_three_the_middle(tmp_path
 
 
 def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: Path) -> None:
-    part, shared = images_of()
+    split, shared = images_of()
     families = list(dict.fromkeys(row.family for row in ROWS))[:5]
     skills = dict(zip(families, (1.0, 1.0, 1.1, 0.9, 1.02), strict=True))
     tests = {
-        name: scored(part, shared, skill, seed)
+        name: scored(split, shared, skill, seed)
         for seed, (name, skill) in enumerate(skills.items(), start=1)
     }
     compared = batch(tmp_path, **tests)
@@ -80,8 +80,8 @@ def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: P
 
 
 def test_many_rows_are_told_apart_no_oftener_than_one(tmp_path: Path) -> None:
-    part, shared = images_of(80)
-    tests = {f"Framework {i}": scored(part, shared, 1.0, i) for i in range(12)}
+    split, shared = images_of(80)
+    tests = {f"Framework {i}": scored(split, shared, 1.0, i) for i in range(12)}
     for count in (2, 12):
         some = {f"Framework {i}": tests[f"Framework {i}"] for i in range(count)}
         found = paired_test.differences(batch(tmp_path / str(count), **some))
@@ -99,11 +99,11 @@ def _width(one: dict[str, Any], other: dict[str, Any], out: float) -> float:
 
 @pytest.mark.parametrize("verdict", ["fail", "different"])
 def test_a_run_that_failed_its_check_is_no_reference(verdict: str, tmp_path: Path) -> None:
-    part, shared = images_of(60)
-    tests = {name: scored(part, shared, 1.0, seed) for seed, name in enumerate(("Keras", "JAX"))}
+    split, shared = images_of(60)
+    tests = {name: scored(split, shared, 1.0, seed) for seed, name in enumerate(("Keras", "JAX"))}
     row = {"check": "x", "difference": 1.0, "threshold": 0.0, "verdict": verdict, "reason": None}
     wrong = {"comparable": False, "checks": [row]}
-    middle = scored(part, shared, 0.97, 5)
+    middle = scored(split, shared, 0.97, 5)
     records.save(tmp_path, records.make("PyTorch", test=middle, fairness=wrong))
     compared = batch(tmp_path, **tests)
     assert paired_test.reference(compared) in ("Keras, 2 devices", "JAX, 2 devices")
@@ -118,7 +118,7 @@ def test_nothing_to_pair_is_no_sentence(tmp_path: Path) -> None:
 
 
 def test_with_several_seeds_the_range_over_runs_counts(tmp_path: Path) -> None:
-    """Three seeds, three test parts: each pair differs by itself, together they do not."""
+    """Three seeds, three test splits: each pair differs by itself, together they do not."""
     for seed, gap in enumerate((0.04, -0.03, 0.03)):
         for framework, auc in (("PyTorch", 0.75), ("Keras", 0.75 + gap), ("Chainer", 0.70)):
             content = records.make(framework, auc=auc)

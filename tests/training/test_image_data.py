@@ -53,7 +53,7 @@ class Reader:
     def __init__(self, folder=None):
         self.targets = np.arange(300) % 5
 
-    def parts(self):
+    def splits(self):
         order = np.random.default_rng(0).permutation(300)
         return {"train": order[:200], "valid": order[200:240], "test": order[240:]}
 
@@ -112,11 +112,11 @@ def test_the_same_xrays_through_nih_and_through_table(kind: str, tmp_path: Path)
     folder, count = data_prep_tools.sample_of(kind, tmp_path)
     nih = load("demo", folder)
     table = load(recipe_of(tmp_path, NIH_AS_TABLE), folder)
-    assert sum(len(part) for part in (nih.train, nih.valid, nih.test)) == count
+    assert sum(len(split) for split in (nih.train, nih.valid, nih.test)) == count
     assert nih.recipe.crop == table.recipe.crop == 54
     assert table.classes == nih.classes and table.sha256 == nih.sha256
-    for part in ("train", "valid", "test"):
-        one, other = getattr(nih, part), getattr(table, part)
+    for split in ("train", "valid", "test"):
+        one, other = getattr(nih, split), getattr(table, split)
         assert list(one["image"]) == list(other["image"])
         assert np.array_equal(nih.targets(one), table.targets(other))
         for row, same in zip(one["row"], other["row"], strict=True):
@@ -128,7 +128,7 @@ def test_own_rgb_reader_of_five_classes(tmp_path: Path) -> None:
     assert (images.task, images.planes, images.format) == ("multiclass", 3, "own")
     assert images.classes == ("red", "green", "blue", "black", "white")
     assert (images.recipe.image_size, images.recipe.crop) == (36, 36)
-    assert [len(part) for part in (images.train, images.valid, images.test)] == [200, 40, 60]
+    assert [len(split) for split in (images.train, images.valid, images.test)] == [200, 40, 60]
     targets = images.targets(images.train)
     assert targets.dtype == np.int64 and targets.shape == (200,)
     for row, target in zip(images.train["row"][:20], targets, strict=False):
@@ -259,7 +259,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "another split each time": (
         check_own(READER.replace("np.arange(300) % 5", "np.random.permutation(300) % 5")),
-        "a second one has other targets or parts.*draw them from a fixed seed",
+        "a second one has other targets or splits.*draw them from a fixed seed",
     ),
     "none of a table": (
         lambda folder: load(recipe_of(folder, NIH_AS_TABLE)),

@@ -23,14 +23,14 @@ def mean_auc(labels: np.ndarray, scores: np.ndarray) -> float:
 def drawn(
     images: int = 400, seed: int = 0, *, patients: int | None = None, rate: float = 0.2
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """A test part and scores whose true AUC is Phi(1/sqrt(2)) = 0.760 for every finding."""
+    """A test split and scores whose true AUC is Phi(1/sqrt(2)) = 0.760 for every finding."""
     random = np.random.default_rng(seed)
     labels = (random.random((images, 14)) < rate).astype(np.uint8)
     patient = random.integers(1, (patients or images) + 1, images)
-    return part(labels, patient), random.normal(size=(images, 14)) + labels
+    return split(labels, patient), random.normal(size=(images, 14)) + labels
 
 
-def part(labels: Any, patients: Any) -> pd.DataFrame:
+def split(labels: Any, patients: Any) -> pd.DataFrame:
     found = pd.DataFrame(np.asarray(labels, np.uint8), columns=list(FINDINGS))
     found.insert(0, "group", patients)
     found.insert(0, "image", [f"{number:08d}.png" for number in range(len(found))])
@@ -52,7 +52,7 @@ def test_every_resample_is_scikit_learns_auc_with_the_patients_weights(
 ) -> None:
     """Few levels make ties; few images make resamples without a class."""
     random = np.random.default_rng(seed)
-    found = part(random.random((images, 14)) < 0.3, random.integers(0, patients, images))
+    found = split(random.random((images, 14)) < 0.3, random.integers(0, patients, images))
     scores = random.integers(0, levels, (images, 14)).astype(float)
     labels = found[list(FINDINGS)].to_numpy()
     of = np.unique(found["group"], return_inverse=True)[1]

@@ -22,9 +22,9 @@ def test_learning_and_roc_curves_say_what_the_record_says() -> None:
     labels[:30, :2] = 1
     scores = np.random.default_rng(0).random((60, 14))
     scores[:30, 0] += 1  # distinguished without a fault
-    part = pd.DataFrame(labels, columns=list(data_prep.FINDINGS))
-    part["group"], part["image"] = range(60), [f"{n}.png" for n in range(60)]
-    result = records.evaluate_findings(part, scores)
+    split = pd.DataFrame(labels, columns=list(data_prep.FINDINGS))
+    split["group"], split["image"] = range(60), [f"{n}.png" for n in range(60)]
+    result = records.evaluate_findings(split, scores)
     (axes,) = run_plots.roc(labels, scores, result).axes
     best = next(line for line in axes.lines if str(line.get_label()).endswith("1.00"))
     assert str(best.get_label()).startswith(data_prep.FINDINGS[0].replace("_", " "))
