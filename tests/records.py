@@ -21,7 +21,7 @@ from helpers.record import run_identity, sections
 from helpers.results import comparison
 from helpers.results.charts import Chart
 from helpers.results.comparison import Comparison
-from helpers.training import roc_auc
+from helpers.training import metrics
 from helpers.training.figure_style import WIDTH
 
 LOGITS = {"check": "logits", "difference": 1.1e-6, "threshold": 1e-5}
@@ -188,9 +188,9 @@ def resamples(auc: float, half: float = 0.03) -> list[float]:
     return [round(auc + width * (2 * i / 199 - 1), 6) for i in range(200)]
 
 
-def evaluate_findings(split: pd.DataFrame, scores: np.ndarray) -> roc_auc.Evaluation:
+def evaluate_findings(split: pd.DataFrame, scores: np.ndarray) -> dict[str, Any]:
     """What scores of images with columns image, group and the 14 findings come to."""
-    return roc_auc.evaluate(
+    return metrics.evaluate(
         split[list(FINDINGS)].to_numpy(),
         scores,
         split["group"],

@@ -71,12 +71,13 @@ class CatalogReader:
             catalog = self.catalog
             data = read_source(catalog.folder, catalog.sources[i])
             return decode(data, catalog.path(i), self.channels)
-        return to_channels(self.array[self.rows[i]], self.channels)
+        # Of a memory map each image would be a map again.
+        return to_channels(np.asarray(self.array)[self.rows[i]], self.channels)
 
     def table(self) -> pd.DataFrame:
         """Return a table with one row per image.
 
-        The columns are `image`, `path`, `row` (in `array`), `group` (the name of an image without a
+        The columns are `image`, `path`, `row` (its index), `group` (the name of an image without a
         group), then the number of the class as `class`, or one uint8 column per finding.
         """
         import pandas as pd
@@ -86,7 +87,7 @@ class CatalogReader:
             # Not pandas' string type, which is UTF-8; a folder's name need not be UTF-8.
             "image": pd.Series(list(catalog.images), dtype=object),
             "path": pd.Series([catalog.path(i) for i in range(len(catalog))], dtype=object),
-            "row": self.rows,
+            "row": np.arange(len(catalog)),
             "group": catalog.images if catalog.groups is None else catalog.groups,
         }
         if self.task == "classes":

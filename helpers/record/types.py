@@ -135,14 +135,8 @@ class Splits(TypedDict):
     test: int
 
 
-class Filesystem(TypedDict):
-    kind: str  # as the system mounts it: ext4, nfs4
-    shared: bool  # with other machines
-
-
 class Data(TypedDict):
     folder: str
-    filesystem: NotRequired[Filesystem]  # of that folder, on the first node
     kind: Literal["generated", "real"]
     pixels: int  # of a side, or of the shorter one
     images: Splits
@@ -231,10 +225,6 @@ ClassResult = TypedDict(
         "high": Share,
     },
 )
-Confusion = TypedDict(
-    "Confusion",
-    {"class": str, "predicted_as": str, "images": Positive, "share": Fraction},  # of its images
-)
 
 
 class Test(TypedDict):
@@ -262,7 +252,6 @@ class Test(TypedDict):
     top5_high: NotRequired[Share]
     groups: NotRequired[Positive]
     classes: NotRequired[Annotated[list[ClassResult], Meta(min_length=2)]]
-    confusions: NotRequired[Annotated[list[Confusion], Meta(max_length=10)]]  # most frequent first
 
 
 class Throughput(TypedDict):

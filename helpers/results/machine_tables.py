@@ -61,14 +61,10 @@ def _data(content: Content) -> str:
     if (data := content.get("data")) is None:
         return ""
     images = data["images"]
-    said = (
+    return (
         f"{data['kind']}, {data['pixels']} px, "
         f"{images['train']} + {images['valid']} + {images['test']} images, {data['folder']}"
     )
-    if mounted := data.get("filesystem"):
-        said += f", read from a {'shared' if mounted['shared'] else 'local'} filesystem"
-        said += f" ({mounted['kind']})"
-    return said
 
 
 def _recipe(content: Content) -> str:

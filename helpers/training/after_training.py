@@ -71,7 +71,7 @@ def of_each_device(run: RunState, predict: Callable[..., Any], replica: Any) -> 
     r, world = run.recipe, run.setup.replicas
     count, own = r.batch_size, world // run.loop.processes
     random = np.random.default_rng(r.seed)
-    shape = (count, r.crop, r.crop, run.images.planes)
+    shape = (count, r.crop, r.crop, run.images.recipe.planes)
     pixels = random.integers(0, 256, shape, dtype=np.uint8)
     targets = np.zeros_like(run.train_split.targets[:1]).repeat(count, axis=0)
     numbers = run.rank * own * count + np.arange(own * count)

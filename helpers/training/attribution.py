@@ -25,7 +25,6 @@ FORMATS = {
 }
 """What is faster than images of a format; ``Study_Loader`` measures that."""
 WORKERS = "add workers (--num-workers)"
-LOCAL = "copy the images to a local disk"
 
 
 def attribute(
@@ -43,14 +42,9 @@ def attribute(
     own = history[resumed_after:]
     # Tracing and autotuning fall into a process's first epoch and are no property of the others.
     epochs = own[1:] or own or history
-    each = {
-        name: median_of(values)
-        for name, values in _shares(epochs, content, alone=replicas == 1).items()
-    }
-    found: dict[str, Any] = {
-        "shares": {name: middle for name, (middle, *_) in each.items()},
-        "intervals": {name: list(ends) for name, (_, *ends) in each.items()},
-    }
+    found: dict[str, Any] = {"shares": {}, "intervals": {}}
+    for name, values in _shares(epochs, content, alone=replicas == 1).items():
+        found["shares"][name], *found["intervals"][name] = median_of(values)
     return found | {"sentence": _sentence(found, epochs, content, devices)}
 
 
@@ -90,9 +84,8 @@ def leaves_little(found: Mapping[str, Any], waits: Sequence[str] = WAITS) -> boo
 def compiling(content: Mapping[str, Any]) -> float:
     """The time of the first step beyond a typical one, as a share of the whole training."""
     training, last = content["training"], content["epochs"][-1]
-    typical = last["train_seconds"] / last["steps"]
-    if "step_seconds" in training:
-        typical = training["step_seconds"]["median"]
+    mean = {"median": last["train_seconds"] / last["steps"]}  # where no epoch had two steps
+    typical = training.get("step_seconds", mean)["median"]
     longer = max(training["first_step_seconds"] - typical, 0.0)
     return min(float(longer / training["seconds"]), 1.0)
 
@@ -108,18 +101,12 @@ def cores(content: Mapping[str, Any]) -> int | None:
 
 
 def first_change(content: Mapping[str, Any]) -> str:
-    """What to change first in a run whose loader is the limit; empty where nothing is known.
-
-    In this order: files that cost decoding, fewer workers than cores, images on a filesystem that
-    other machines share.
-    """
-    data = content["data"]
-    workers, limit = data.get("loader_workers"), cores(content)
+    """What to change first in a run whose loader is the limit; empty where nothing is known."""
+    data, most = content["data"], cores(content)
     if data.get("format") in FORMATS:
         return FORMATS[data["format"]]
-    if workers is not None and limit is not None and workers < limit:
-        return WORKERS
-    return LOCAL if data.get("filesystem", {}).get("shared") else ""
+    few = most is not None and data.get("loader_workers", most) < most
+    return WORKERS if few else ""
 
 
 def _shares(
@@ -143,11 +130,10 @@ def _shares(
     return {name: found[name] for name in ("compute", *WAITS, "validation") if name in found}
 
 
-def _in_loop(epochs: Sequence[Mapping[str, Any]]) -> float | None:
-    """The share in which the training loop's devices had no batch; None if it is not known."""
-    waited = [epoch["data_seconds"] for epoch in epochs if epoch.get("data_seconds") is not None]
+def _in_loop(epochs: Sequence[Mapping[str, Any]]) -> float:
+    """The share in which the training loop's devices had no batch."""
     whole: float = sum(epoch["train_seconds"] + epoch["valid_seconds"] for epoch in epochs)
-    return sum(waited) / whole if len(waited) == len(epochs) else None
+    return sum(epoch["data_seconds"] for epoch in epochs) / whole
 
 
 def _sentence(
@@ -156,24 +142,27 @@ def _sentence(
     content: Mapping[str, Any],
     devices: str,
 ) -> str:
-    files, synthetic, loader = (content[kind] for kind in (*TRAINED, "loader"))
-    limit, waited = _limit(found, epochs, content), _in_loop(epochs)
-    said = (
-        f"{limit}: {devices} processed {_rate(files)} from files and {_rate(synthetic)} of "
-        f"synthetic data in memory; the loader alone delivers {_rate(loader)}. Shares of an epoch: "
-    )
-    said += ", ".join(f"{name} {in_words(found, name)}" for name in found["shares"]) + "."
-    if not is_measured(found, "data") and waited is not None:
-        said += f" The training loop itself waited for data for {_percent(waited)} of the epochs."
+    files, synthetic, loader = (_rate(content[kind]) for kind in (*TRAINED, "loader"))
+    limit, first = _limit(found, epochs, content), compiling(content)
+    shares = ", ".join(f"{name} {in_words(found, name)}" for name in found["shares"])
+    said = [
+        f"{limit}: {devices} processed {files} from files and {synthetic} of synthetic data in "
+        f"memory; the loader alone delivers {loader}. Shares of an epoch: {shares}."
+    ]
+    if not is_measured(found, "data"):
+        waited = _percent(_in_loop(epochs))
+        said.append(f"The training loop itself waited for data for {waited} of the epochs.")
     if limit == LOADER and (way_out := first_change(content)):
-        said += f" To fix it, {way_out}."
+        said.append(f"To fix it, {way_out}.")
     if "communication" in telling(found):
-        said += " A larger per-device batch would need fewer all-reduces."
-    if (first := compiling(content)) > LITTLE:
+        said.append("A larger per-device batch would need fewer all-reduces.")
+    if first > LITTLE:
         seconds = content["training"]["first_step_seconds"]
-        said += f" Compiling takes {_percent(first)} of the training; the first step took "
-        said += f"{seconds:.1f} s."
-    return f"{said} Brackets hold 95 % intervals."
+        said.append(
+            f"Compiling takes {_percent(first)} of the training; the first step took "
+            f"{seconds:.1f} s."
+        )
+    return " ".join([*said, "Brackets hold 95 % intervals."])
 
 
 def _limit(
@@ -188,10 +177,8 @@ def _limit(
     if "data" in waits:
         supply, demand = (content[kind]["images_per_second"] for kind in ("loader", "synthetic"))
         return LOADER if supply < demand else "Loading and compute slow each other down"
-    little = leaves_little(found, ["data"])
-    if not is_measured(found, "data") and (waited := _in_loop(epochs)) is not None:
-        little = waited < LITTLE
-    if not little:
+    noisy = not is_measured(found, "data")
+    if not (_in_loop(epochs) < LITTLE if noisy else leaves_little(found, ["data"])):
         return "The limit cannot be determined"
     # Devices may also wait for each other.
     alone = leaves_little(found, ["communication"])

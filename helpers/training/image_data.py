@@ -4,35 +4,26 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import psutil
 
 import data_prep
 from data_prep import manifest
 from data_prep.catalog import split_notes
 from data_prep.files import read_json
-from data_prep.readers import Reader
-from data_prep.readers.catalog_reader import CatalogReader, to_channels
+from data_prep.readers.catalog_reader import CatalogReader
 from data_prep.split import describe_groups
 from helpers.errors import UserError
-from helpers.recipe import Recipe, ScaledRecipe, custom_code
+from helpers.recipe import Recipe, ScaledRecipe
 from helpers.recipe.settings import MULTICLASS, MULTILABEL
 from helpers.record import run_identity, tasks
-from helpers.record.types import Filesystem
 from helpers.training import image_readers
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SHARED = (
-    *("afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs", "nfs4"),
-    *("ocfs2", "orangefs", "panfs", "pvfs2", "smb3", "wekafs"),
-)
-"""Filesystems that other machines read too, as all of FUSE's (``fuse.sshfs``) may."""
 LARGEST = 264
 """Above this many pixels images are to be resized first, unless the recipe's own size is larger."""
 LARGEST_UNSIZED = 1024
@@ -45,34 +36,39 @@ class Data:
 
     Each split is a table with a row per image: ``image`` (its name), ``path`` (its file, or its
     place in one), ``row`` (what ``read`` accepts), ``group`` (such as its patient), and its label:
-    the number of its ``class``, or a column of 0 and 1 for each finding. ``classes`` are their
-    names, in the order of the network's outputs. There is no ``folder`` where a
-    custom reader brings its images.
+    the number of its ``class``, or a column of 0 and 1 for each finding. There is no ``folder``
+    where a custom reader brings its images.
     """
 
     train: pd.DataFrame
     valid: pd.DataFrame
     test: pd.DataFrame
-    classes: tuple[str, ...]
-    task: str  # "multilabel" or "multiclass"
     recipe: Recipe
     folder: Path | None
-    kind: str  # "generated" or "real"
-    reader: Reader
+    reader: CatalogReader
 
     @property
     def splits(self) -> dict[str, pd.DataFrame]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
     @property
-    def planes(self) -> int:
-        """1 (grey) or 3 (RGB)."""
-        return self.recipe.planes
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.reader.classes)
+
+    @property
+    def task(self) -> str:
+        """``multilabel`` or ``multiclass``."""
+        return task_of(self.reader)
+
+    @property
+    def kind(self) -> str:
+        """``generated`` or ``real``."""
+        made = self.folder is not None and (self.folder / "demo.json").exists()
+        return "generated" if made else "real"
 
     def read(self, row: int) -> np.ndarray:
-        """The image in that row, uint8 (H, W, planes)."""
-        image = self.reader.read(int(row)) if self._array is None else self._array[row]
-        return to_channels(image, self.planes)
+        """The image in that row, uint8 (H, W, 1 or 3)."""
+        return self.reader.read(int(row))
 
     def targets(self, table: pd.DataFrame) -> np.ndarray:
         """Findings: float32 (N, len(classes)) of 0 and 1. Classes: their numbers, int64 (N,)."""
@@ -87,18 +83,15 @@ class Data:
 
     def groups(self) -> str:
         """How many groups (patients) there are, and whether any is in two splits."""
-        import pandas as pd
-
-        every = pd.concat(self.splits, names=["split"])
-        known = isinstance(self.reader, CatalogReader) and self.reader.catalog.groups is not None
-        at = {name: np.flatnonzero(every.index.get_level_values(0) == name) for name in self.splits}
-        paths = every["path"].astype(str).tolist()
-        return describe_groups(every["group"].tolist() if known else None, paths, at).text
+        catalog = self.reader.catalog
+        at = {name: split["row"].to_numpy() for name, split in self.splits.items()}
+        paths = [catalog.path(i) for i in range(len(catalog))]
+        return describe_groups(catalog.groups, paths, at).text
 
     @property
     def format(self) -> str:
         """``png``, ``jpg``, …, ``packed``, ``memory``, ``tar``, or ``own``."""
-        if not isinstance(self.reader, CatalogReader):
+        if self.recipe.reader == image_readers.OWN:
             return "own"
         if self.reader.array is not None:
             return "packed" if isinstance(self.reader.array, np.memmap) else "memory"
@@ -106,9 +99,7 @@ class Data:
 
     def as_record(self, recipe: ScaledRecipe) -> dict[str, Any]:
         """The record's section ``data``."""
-        mounted = None if self.folder is None else filesystem_of(self.folder)
         return {
-            **({} if mounted is None else {"filesystem": mounted}),
             "folder": image_readers.called(self.recipe, self.folder),
             "kind": self.kind,
             "pixels": self.recipe.image_size,
@@ -127,40 +118,25 @@ class Data:
 
         images = pd.concat(self.splits).sort_values("image")
         found = run_identity.images(images, self.classes)
-        if self._array is not None:
-            sizes = self._array.shape
-        elif not isinstance(self.reader, CatalogReader):
-            sizes = self.read(int(images["row"].iloc[0])).shape
+        if self.reader.array is not None:
+            sizes = self.reader.array.shape
+        elif self.format == "own":
+            sizes = self.read(images["row"].iloc[0]).shape
         else:
             sizes = tuple(Path(path).stat().st_size for path in images["path"])
         found.update(str([*sizes]).encode())
         return str(found.hexdigest())
 
-    @cached_property
-    def _array(self) -> np.ndarray | None:
-        """All images in memory or mapped; no memory map, of which each image would be one again."""
-        array = self.reader.array if isinstance(self.reader, CatalogReader) else None
-        return None if array is None else np.asarray(array)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Another process maps or reads the array again: sent there, it would be one more copy.
-        state = {name: value for name, value in self.__dict__.items() if name != "_array"}
-        return state | {"reader": None} if self.format == "memory" else state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if state["reader"] is None:
-            self.__dict__["reader"] = image_readers.open_images(self.recipe, self.folder)
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # Another process reads the array again: sent there, it would be one more copy.
+        if self.format == "memory":
+            return load_data, (self.recipe, self.folder)
+        return super().__reduce_ex__(protocol)
 
 
-def filesystem_of(folder: Path) -> Filesystem | None:
-    """Which filesystem a folder is on, and whether other machines share it; None: not known."""
-    place = folder.resolve()
-    mounts = [m for m in psutil.disk_partitions(all=True) if place.is_relative_to(m.mountpoint)]
-    if not mounts:
-        return None
-    kind = max(reversed(mounts), key=lambda mount: len(mount.mountpoint)).fstype  # the last counts
-    return {"kind": kind, "shared": kind in SHARED or kind.startswith("fuse.")}
+def task_of(reader: CatalogReader) -> str:
+    """``multilabel`` or ``multiclass``."""
+    return MULTILABEL if reader.task == "findings" else MULTICLASS
 
 
 def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
@@ -171,7 +147,7 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
     """
     reader = image_readers.open_images(recipe, folder)
     where = image_readers.called(recipe, folder)
-    task = image_readers.task_of(reader)
+    task = task_of(reader)
     if task != recipe.task:
         has = {MULTILABEL: "findings, any number of them", MULTICLASS: "classes, one"}[task]
         raise UserError(
@@ -220,15 +196,9 @@ def _planes_made(folder: Path) -> int | None:
 def load_data(recipe: Recipe, folder: Path | None) -> Data:
     """The folder's images, split by the recipe's seed if there is no published split."""
     reader = image_readers.open_images(recipe, folder)
-    return Data(
-        **image_readers.tables(reader, recipe),
-        classes=tuple(reader.classes),
-        task=image_readers.task_of(reader),
-        recipe=recipe,
-        folder=folder,
-        kind="generated" if folder and (folder / "demo.json").exists() else "real",
-        reader=reader,
-    )
+    table, splits = reader.table(), reader.splits(recipe.seed)
+    tables = {name: table.iloc[rows].reset_index(drop=True) for name, rows in splits.items()}
+    return Data(**tables, recipe=recipe, folder=folder, reader=reader)
 
 
 def check_images(recipe: Recipe, folder: Path | None) -> None:
@@ -240,28 +210,24 @@ def check_images(recipe: Recipe, folder: Path | None) -> None:
     if folder is not None and (data_prep.is_complete(folder) or data_prep.is_packed(folder)):
         return  # all were decoded then
     reader = image_readers.open_images(recipe, folder)
-    if isinstance(reader, CatalogReader):
-        if reader.array is None:
-            with ThreadPoolExecutor() as pool:
-                for i, image in enumerate(pool.map(reader.read, range(len(reader)))):
-                    _check_image(image, recipe, reader.catalog.path(i))
-        return
-    where = recipe.own[custom_code.READER]
-    for i in range(len(reader.targets)):  # one by one: own code need not bear threads
-        with custom_code.report_errors(recipe, custom_code.READER, f"read({i})"):
-            image = reader.read(i)
-        _check_image(image, recipe, f"{where}: image {i}")
-    if image_readers.listed(reader) != image_readers.listed(image_readers.again(recipe, folder)):
+    own = recipe.reader == image_readers.OWN  # which need not bear threads
+    if reader.array is None:
+        with ThreadPoolExecutor(1 if own else None) as pool:
+            for i, image in enumerate(pool.map(reader.read, range(len(reader)))):
+                _check_size(image.shape, recipe, reader.catalog.path(i))
+    if own and _listed(reader) != _listed(image_readers.again(recipe, folder)):
         raise UserError(
-            f"{where}: a second one has other targets or splits, so each framework would train "
-            "on other images: draw them from a fixed seed"
+            f"{image_readers.called(recipe, None)}: a second one has other targets or splits, so "
+            "each framework would train on other images: draw them from a fixed seed"
         )
 
 
-def _check_image(image: Any, recipe: Recipe, where: str) -> None:
-    shape: tuple[int, ...] = getattr(image, "shape", ())
-    if getattr(image, "dtype", None) != np.uint8 or len(shape) != 3 or shape[2] not in (1, 3):
-        raise UserError(f"{where}: must be uint8 (height, width, 1 or 3)")
+def _listed(reader: CatalogReader) -> list[Any]:
+    splits = [rows.tolist() for rows in reader.splits().values()]
+    return [list(reader.classes), reader.targets.tolist(), splits]
+
+
+def _check_size(shape: tuple[int, ...], recipe: Recipe, where: str) -> None:
     side, size = min(shape[:2]), f"{where}: {shape[1]} x {shape[0]} pixels"
     if side < recipe.crop:
         raise UserError(

@@ -34,37 +34,24 @@ class StandIn(NamedTuple):
     """
 
     name: str
-    what: str
     make: Callable[[Path], Any]
-    resize: Mapping[str, Any]
+    resize: Mapping[str, Any] = {}
 
 
-def _folder(kind: str, tool: str) -> str:
-    return f"demo-{kind}-{tool.rpartition(' ')[2]}"
-
-
-XRAYS, PICTURES = "X-ray-like images", "pictures in ten classes"
+SHAPES = synthetic_shapes.TOOL.rpartition(" ")[2]
 STAND_INS = {
-    "nih": StandIn(
-        f"demo-{synthetic_nih.VERSION}", XRAYS, lambda to: data_prep.generate_nih(to), {}
-    ),
+    "nih": StandIn(f"demo-{synthetic_nih.VERSION}", lambda to: data_prep.generate_nih(to)),
     "nih, small": StandIn(
         f"demo-small-{synthetic_nih.VERSION}",
-        XRAYS,
         lambda to: data_prep.generate_nih(to, size=SMALL_SOURCE),
-        {},
     ),
     "imagefolder": StandIn(
-        _folder("imagefolder", synthetic_shapes.TOOL),
-        PICTURES,
+        f"demo-imagefolder-{SHAPES}",
         synthetic_shapes.generate_imagefolder,
         {"reader": "imagefolder", "format": "jpeg", "resize_mode": "center-crop"},
     ),
     "cifar10": StandIn(
-        _folder("cifar10", synthetic_shapes.TOOL),
-        PICTURES,
-        synthetic_shapes.generate_cifar10,
-        {"reader": "cifar10"},
+        f"demo-cifar10-{SHAPES}", synthetic_shapes.generate_cifar10, {"reader": "cifar10"}
     ),
 }
 
@@ -123,7 +110,7 @@ def _make(recipe: Recipe, folder: Path) -> None:
     with exclusive_lock(paths.DATA, synthetic_folder.LOCK_TIMEOUT):
         if _is_there(folder):
             return
-        print(f"Generating {stand_in.what} in {source}, once", flush=True)
+        print(f"Generating images in {source}, once", flush=True)
         stand_in.make(source)
         if folder != source:
             size = recipe.image_size or UNSIZED

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from statistics import median
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,13 @@ from helpers.fairness import process_checks, training_checks
 from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.networks import weights
 from helpers.record import run_identity, sections
-from helpers.record.tasks import MULTICLASS, MULTILABEL
 from helpers.training import (
-    accuracy,
     after_training,
     checkpoint,
     image_data,
     launching,
+    metrics,
     notebook_recipe,
-    roc_auc,
     showing,
 )
 from helpers.training.epoch_lines import Within
@@ -35,8 +32,6 @@ from helpers.training.run_state import RunState
 from helpers.training.step_clock import StepClock
 from helpers.training.training_notes import EvaluationNotes, TrainingNotes, TurnNotes, Watching
 
-METRICS: dict[str, ModuleType] = {MULTILABEL.name: roc_auc, MULTICLASS.name: accuracy}
-"""What evaluates a task: each has ``of_epoch`` and ``evaluate``, with the same arguments."""
 WEIGHTS, RUN = "weights.safetensors", "run"
 """Their file, and what its metadata calls the id of the run that trained them."""
 METRIC = "metric as the notebook computes it"
@@ -199,7 +194,7 @@ class Loop:
             )
         notes = self.evaluation.evaluation(name, split, run, self.processes)
         self.notes.evaluations.append(notes)
-        found = METRICS[run.images.task].of_epoch(split.targets, scores)
+        found = metrics.of_epoch(split.targets, scores)
         own = next(iter(found.values()))
         both_none = np.isnan(own) and np.isnan(metric)
         self.notes.metrics.append(0.0 if both_none else abs(float(metric) - own))
@@ -226,12 +221,11 @@ class Loop:
         self.updated([*training_checks.evaluated(observed), row])
         targets = images.targets(images.test)
         sample = run_identity.images(images.test, images.classes)
-        result = METRICS[images.task].evaluate(
-            targets, scores, images.test["group"], images.classes, sample
-        )
+        groups = images.test["group"]
+        result = metrics.evaluate(targets, scores, groups, images.classes, sample)
         more = {"loss": loss, "seconds": self.seconds["test"]}
-        run.tell(showing.add, "test", result.as_record() | more)
-        run.tell(showing.tested, targets, scores, result)
+        run.tell(showing.add, "test", result | more)
+        run.tell(showing.tested, result)
 
     def check_trained(self, what: str) -> None:
         """Check that a training with these parameters has ended.

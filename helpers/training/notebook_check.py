@@ -97,7 +97,7 @@ def _batch(run: RunState, shares: Sequence[tuple[np.ndarray, np.ndarray]]) -> tu
     own = len(shares) // run.loop.processes
     mine = shares[run.rank * own : (run.rank + 1) * own]
     # The reference's images are grey; a loop that trains on RGB gets that plane three times.
-    pixels = np.concatenate([share.repeat(run.images.planes, axis=3) for share, _ in mine])
+    pixels = np.concatenate([share.repeat(run.images.recipe.planes, axis=3) for share, _ in mine])
     targets = np.concatenate([targets for _, targets in mine])
     numbers = run.rank * len(pixels) + np.arange(len(pixels))
     return run.framework.as_loaded(pixels, targets, numbers), sum(len(share) for share, _ in shares)

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from IPython.display import display
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from helpers import terminal
 from helpers.fairness import check_results
 from helpers.record import sections, tasks
-from helpers.training import attribution, measurement_rounds, run_plots
+from helpers.training import attribution, measurement_rounds
+from helpers.training.figure_style import WIDTH, heading, panels, styled
 from helpers.training.run_state import RunState
 
 EPOCH = {
@@ -28,6 +30,7 @@ EPOCH = {
     "valid_seconds": "validation (s)",
 }
 """The fields of an epoch that its table shows, and their names there."""
+TRAINING, VALIDATION = "#A9B7C2", "#0072B2"
 
 
 def add(run: RunState, section: str, content: Any) -> None:
@@ -56,15 +59,42 @@ def table(run: RunState, content: pd.DataFrame) -> None:
 
 def trained(run: RunState, history: list[dict[str, Any]], held: int | None) -> None:
     run.held = held
-    display(run_plots.learning(history, tasks.TASKS[run.images.task]))
+    display(learning(history, tasks.TASKS[run.images.task]))
     table(run, epochs(history))
 
 
-def tested(run: RunState, targets: np.ndarray, scores: np.ndarray, result: Any) -> None:
-    print(result)
-    if run.images.task == tasks.MULTILABEL.name:
-        display(run_plots.roc(targets, scores, result))
-    table(run, result.table.round(3).astype(object).where(result.table.notna(), "-"))
+def tested(run: RunState, content: Mapping[str, Any]) -> None:
+    """Show the record's section ``test``."""
+    task = tasks.TASKS[run.images.task]
+    for metric in task.metrics:
+        value, low, high = (metric.text(each) for each in metric.of(content))
+        print(f"{tasks.capital(metric.of_split('test'))} {value} (95 % interval {low} to {high})")
+    print("Intervals leave out the variation between runs with other initial weights or order.")
+    table(run, pd.DataFrame(content[task.outputs]).round(3).fillna("-"))
+
+
+@styled
+def learning(history: Sequence[Mapping[str, Any]], task: tasks.Task) -> Figure:
+    """Loss and the task's metrics over the epochs; ``history`` as the record's ``epochs``."""
+    table = pd.DataFrame(history)
+    figure, (left, right) = panels(2, WIDTH, 2.6)
+    line: dict[str, Any] = {"lw": 2, "marker": "o"}
+    for part, colour, of in (("training", TRAINING, "train"), ("validation", VALIDATION, "valid")):
+        left.plot(table["epoch"], table[f"{of}_loss"], color=colour, label=part, **line)
+    for metric, style in zip(task.metrics, ("-", "--"), strict=False):
+        drawn = metric.scale * table[metric.of_epoch].astype(float)  # None where there is none
+        if metric is task.metric or drawn.notna().any():
+            right.plot(
+                table["epoch"], drawn, color=VALIDATION, ls=style, label=metric.short, **line
+            )
+    for axes in (left, right):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel("epoch")
+        if len(axes.lines) > 1:
+            axes.legend(frameon=False)
+    heading(left, "Loss")
+    heading(right, task.metric.heading)
+    return figure
 
 
 def epochs(history: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

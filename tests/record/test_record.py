@@ -18,7 +18,7 @@ from helpers import record
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
 from helpers.record import sections
-from helpers.training import resampling
+from helpers.training import metrics
 
 START = """
 import sys, time
@@ -165,11 +165,11 @@ def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> Non
     split.insert(0, "image", [f"{number}.png" for number in range(60)])
     split["Hernia"], split["Mass"] = 0, (np.arange(60) < 2).astype(np.uint8)
     result = records.evaluate_findings(split, random.normal(size=(60, 14)))
-    section = record.plain(result.as_record() | {"loss": 0.2, "seconds": 1.0})
+    section = record.plain(result | {"loss": 0.2, "seconds": 1.0})
     record.check(records.make(test=section))
-    assert section["mean_auc"] == pytest.approx(result.mean)
-    assert (section["patients"], section["sample"]) == (30, result.sample)
-    assert len(section["resamples"]) == resampling.RESAMPLES
+    assert section["mean_auc"] == pytest.approx(result["mean_auc"])
+    assert (section["patients"], section["sample"]) == (30, result["sample"])
+    assert len(section["resamples"]) == metrics.RESAMPLES
     assert max(len(str(value)) for value in section["resamples"]) <= 8
     rows = {row["finding"]: row for row in section["findings"]}
     assert rows["Hernia"]["auc"] is None and "no positive" in rows["Hernia"]["reason"]

@@ -102,7 +102,7 @@ def small_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     for reader, (generate, how) in few.items():
         make = functools.partial(generate, progress=False, **how)
         stand_in = image_folders.STAND_INS[reader]
-        changed = image_folders.StandIn(stand_in.name, stand_in.what, make, stand_in.resize)
+        changed = image_folders.StandIn(stand_in.name, make, stand_in.resize)
         monkeypatch.setitem(image_folders.STAND_INS, reader, changed)
     yield tmp_path / "data"
 
@@ -125,7 +125,7 @@ def test_the_same_xrays_through_nih_and_through_table(kind: str, tmp_path: Path)
 
 def test_own_rgb_reader_of_five_classes(tmp_path: Path) -> None:
     images = load(recipe_of(tmp_path, OWN))
-    assert (images.task, images.planes, images.format) == ("multiclass", 3, "own")
+    assert (images.task, images.recipe.planes, images.format) == ("multiclass", 3, "own")
     assert images.classes == ("red", "green", "blue", "black", "white")
     assert (images.recipe.image_size, images.recipe.crop) == (36, 36)
     assert [len(split) for split in (images.train, images.valid, images.test)] == [200, 40, 60]
@@ -146,7 +146,8 @@ def test_own_grey_reader_of_findings(tmp_path: Path) -> None:
     text = text.replace("[model]", 'color_mode = "grayscale"\n[model]')
     images = load(recipe_of(tmp_path, text, READER_OF_FINDINGS))
     assert images.read(7).shape == (40, 36, 1)
-    with Image.fromarray(images.reader.read(7)) as colour:
+    assert isinstance(images.reader, image_readers.OwnImages)
+    with Image.fromarray(images.reader.own.read(7)) as colour:
         assert np.array_equal(images.read(7)[..., 0], np.asarray(colour.convert("L")))
     assert images.targets(images.valid).dtype == np.float32
     assert images.targets(images.valid).sum(axis=1).tolist() == [1.0] * 40
@@ -161,7 +162,7 @@ def test_cifar10_is_in_memory_and_not_sent_to_other_processes(small_sets: Path) 
     assert images.read(row).base is not None, "a view, no copy"
     sent = cloudpickle.dumps(images)
     assert len(sent) < 120 * 32 * 32 * 3 / 4
-    image_readers._opened.cache_clear()
+    image_readers._last.clear()
     copy = cloudpickle.loads(sent)
     assert np.array_equal(copy.read(row), images.read(row)) and copy.format == "memory"
 

@@ -28,8 +28,8 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
 
     runs: one row per finished run. repeats: one row per framework and number of devices, with means
     or medians, and extremes. scaling: speed-ups and efficiency. targets: time and images to each of
-    the recipe's. paired: differences of the metric on the same test images. epochs, auc (or classes
-    and confusions), attribution, fairness, versions: the contents of the records, one row per
+    the recipe's. paired: differences of the metric on the same test images. epochs, auc (or
+    classes), attribution, fairness, versions: the contents of the records, one row per
     value. published: the numbers of Karmanov's article, with runs of its network.
     """
     task = compared.task
@@ -44,7 +44,6 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
             compared.finished,
             lambda e: [row | _in_mean(e.content, row) for row in e.content["test"][task.outputs]],
         ),
-        "confusions": _rows(compared.finished, lambda e: e.content["test"].get("confusions", [])),
         "paired": paired_test.differences(compared).reset_index(drop=True),
         "attribution": waits.numbers(compared).reset_index(),
         "fairness": _rows(
