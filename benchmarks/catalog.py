@@ -6,7 +6,7 @@
 `pandas.read_csv` and `str.get_dummies` on the findings. `list` is a CSV (path, class) of ImageNet's
 length, opened by the reader `table`; the rival is `pandas.read_csv`. `there` are as many empty
 files as `--images` says, in 1,000 folders, that such a list names; each is looked for. The rivals
-check nothing. Each turn is a process of its own, imports too.
+check nothing. Each measurement is a new process, including its imports.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import common
-from turns import by_turns, report
+from interleaved import interleave, report
 
 NIH, IMAGENET = 112_120, 1_281_167
 HEADER = (
@@ -89,7 +89,7 @@ WAYS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
 
 
 def once(folder: Path, number: int) -> None:
-    """One turn, in this process: seconds, seconds of a core, megabytes at most."""
+    """One measurement, in this process: seconds, seconds of a core, megabytes at most."""
     started = time.perf_counter()
     WAYS[folder.name][number](folder)
     seconds = time.perf_counter() - started
@@ -109,7 +109,7 @@ def main() -> None:
         once(Path(given.once[0]), int(given.once[1]))
         return
 
-    def turn(folder: Path, number: int) -> tuple[float, ...]:
+    def measured(folder: Path, number: int) -> tuple[float, ...]:
         words = [sys.executable, __file__, "--once", str(folder), str(number)]
         return tuple(json.loads(subprocess.check_output(words, text=True)))
 
@@ -119,8 +119,10 @@ def main() -> None:
         make_list(folders["list"], IMAGENET, files=False)
         make_list(folders["there"], given.images, files=True)
         for name, folder in folders.items():
-            turns = {who: partial(turn, folder, number) for number, who in enumerate(("ours", "p"))}
-            found = by_turns(turns, given.rounds)
+            loads = {
+                who: partial(measured, folder, number) for number, who in enumerate(("ours", "p"))
+            }
+            found = interleave(loads, given.rounds)
             for unit, each in zip(("s", "s of a core", "MB"), found, strict=True):
                 report(f"open {name}", unit, each["ours"], each["p"], "pandas")
 

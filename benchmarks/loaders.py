@@ -1,4 +1,4 @@
-"""How fast each notebook's loader delivers batches, with nothing behind it, against others.
+"""Compare how fast each notebook's loader delivers batches with other loaders, without training.
 
     .venvs/lab/bin/python benchmarks/loaders.py [--quick] [--frameworks pytorch,mxnet]
                                                 [--of resized,photos,grey-jpeg,grey-png]
@@ -11,9 +11,9 @@ has them. The rivals read the same files (`benchmarks/stock_loaders/`): what the
 for ImageNet; of grey images its stock loader with its own crops and flips, too. A third is bare
 decoding: our reader, in as many threads as there are workers.
 
-Each framework runs in its own environment; there, the loaders take turns, round by round. Figures
-are medians, ratios are medians of the rounds' ratios with their interval to 95 % of confidence: by
-the clock, and by the processor time of the process and its workers.
+Each framework runs in its own environment, and its loaders in interleaved rounds. Results are
+medians; ratios are medians of the rounds' ratios with their 95 % interval, for wall-clock time and
+for the processor time of the process and its workers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import common
+import interleaved
 import notebook_loops
-import turns
 
 from data_prep import resize_folder
 from data_prep.synthetic_shapes import generate_imagefolder
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--of", default=",".join(KINDS), help="which images (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--images", type=int, default=640)
-    parser.add_argument("--seconds", type=float, default=2.0, help="seconds of each turn")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds of each measurement")
     common.add_arguments(parser)
     given = common.parse(parser, seconds=0.1, of="resized")
     kinds = given.of.split(",")
@@ -96,16 +96,18 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
         of = {"data": str(data), "recipe": str(data.with_suffix(".toml")), "batch_size": BATCH}
         names = notebook_loops.names_of(NOTEBOOKS[framework], folder, "## 6.", **of)
         images = names["run"].images
-        loaders: dict[str, turns.Batches] = {"ours": partial(batches, names)}
+        loaders: dict[str, interleaved.Batches] = {"ours": partial(batches, names)}
         loaders["bare decoding"] = partial(decoded, images.read, images.train["row"].tolist())
         examples = rivals.EXAMPLES | (rivals.OWN if kind.startswith("grey") else {})
         train = next(data.rglob("train"))
         loaders |= {name: partial(rival, train, batch=BATCH, crop=CROP)
                     for name, rival in examples.items()}  # fmt: skip
-        found = turns.take_loaders_turns(loaders, given.workers, BATCH, given.rounds, given.seconds)
+        found = interleaved.measure_loaders(
+            loaders, given.workers, BATCH, given.rounds, given.seconds
+        )
         for rival in list(loaders)[1:]:
             what = f"loader, {framework}, {kind}, {given.workers} workers"
-            turns.report_turns(what, found, "ours", rival)
+            interleaved.report_loads(what, found, "ours", rival)
 
 
 def batches(names: dict[str, Any], workers: int) -> Iterator[Any]:

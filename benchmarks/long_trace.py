@@ -52,10 +52,10 @@ started = time.perf_counter()
 trace = gpumon.read(sys.argv[1])
 opened = time.perf_counter() - started
 {call}
-figures = dict(opened=opened, seconds=time.perf_counter() - started, core=time.process_time())
+numbers = dict(opened=opened, seconds=time.perf_counter() - started, core=time.process_time())
 status = open("/proc/self/status").read()
-figures["megabytes"] = int(re.findall(r"VmHWM:\\s+(\\d+)", status)[0]) / 1024
-print(json.dumps({{"figure": {call!r}}} | {{name: round(x, 2) for name, x in figures.items()}}))
+numbers["megabytes"] = int(re.findall(r"VmHWM:\\s+(\\d+)", status)[0]) / 1024
+print(json.dumps({{"result": {call!r}}} | {{name: round(x, 2) for name, x in numbers.items()}}))
 """
 
 

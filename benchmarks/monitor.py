@@ -1,15 +1,15 @@
-"""What monitoring costs: the processor time of gpumon and of the usual monitors, interleaved.
+"""Compare the processor time of gpumon with that of other monitors, interleaved.
 
     python benchmarks/monitor.py [--quick] [--rounds 9] [--seconds 3] [--fake-gpus 8]
 
-The rivals are nvitop's ResourceMetricCollector (``pip install nvitop``; left out if it is not
-there), a plain sampling thread, which is what most home-made monitors are, and processes of their
-own that poll through pynvml what gpumon reads, or what DCGM's exporter reads by default. They take
-turns beside a program that waits, as for a GPU. Figures are medians over rounds, with the ends of
-their 95 % interval. The time is exact: the kernel's accounting of the monitor's thread or process.
+The rivals are nvitop's ResourceMetricCollector (``pip install nvitop``; skipped if it is missing),
+a plain sampling thread, as most home-made monitors have, and separate processes that poll through
+pynvml what gpumon reads, or what DCGM's exporter reads by default. Each runs beside a program that
+waits, as for a GPU. Results are medians over rounds with their 95 % interval. The kernel counts the
+processor time of the monitor's thread or process exactly.
 
-``--fake-gpus 8`` gives all monitors a fake of the driver's library, which answers with noisy values
-in no time: what is measured is then the monitors' own cost, not the driver's.
+With ``--fake-gpus 8``, all monitors use a fake driver library that answers at once with noisy
+values, so the result is the monitor's own cost, without the driver's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import common
-from turns import by_turns, report
+from interleaved import interleave, report
 
 import gpumon
 from helpers import paths
@@ -245,7 +245,7 @@ FAKED += [(f"gpm{metric}", 900.0, 90.0) for metric in (20, 21, 60, 61)]
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of each turn")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of each measurement")
     parser.add_argument("--fake-gpus", type=int, help="number of GPUs of a fake driver library")
     options = common.parse(parser, seconds=0.5)
     if options.fake_gpus and "FAKE_NVML_SCRIPT" not in os.environ:
@@ -263,15 +263,15 @@ def main() -> int:
 
         monitors[f"nvitop {nvitop.__version__} ResourceMetricCollector"] = nvitop_collector
     for rate in (10, 50):
-        turns = {
+        loads = {
             name: partial(cost, monitor, options.seconds, 1 / rate)
             for name, monitor in monitors.items()
         }
-        (used,) = by_turns(turns, options.rounds)
+        (used,) = interleave(loads, options.rounds)
         print(f"{rate} Hz, gpumon: {intervals.of_median(used['gpumon']).text('.3f')} % of a core")
         for name in list(monitors)[1:]:
-            figure = f"processor time of the monitor at {rate} Hz"
-            report(figure, "% of a core", used["gpumon"], used[name], name)
+            what = f"processor time of the monitor at {rate} Hz"
+            report(what, "% of a core", used["gpumon"], used[name], name)
     return 0
 
 

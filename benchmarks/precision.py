@@ -3,7 +3,7 @@
     .venvs/pytorch/bin/python benchmarks/precision.py [--quick] [--batch-size 16] [--steps 2]
                                                       [--rounds 7] [--seeds 5] [--epochs 4]
 
-Time: DenseNet121 on one synthetic batch of 64 px (GPUs: 224 px), by turns. Learning: from the
+Time: DenseNet121 on one synthetic batch of 64 px (GPUs: 224 px), by speeds. Learning: from the
 weights of each seed, all precisions train on the same batches of generated X-rays of 32 px, on CPUs
 a narrow DenseNet. Figures are relative to fp32 in the same round or for the same seed, with 95 %
 intervals, of medians for the time and of means for the loss of the last epoch and the AUC. CPUs
@@ -23,8 +23,8 @@ from typing import Any, TypeAlias
 import common
 import numpy as np
 import pandas as pd
+from interleaved import measure_loads, report_loads
 from sklearn.metrics import roc_auc_score
-from turns import report_turns, take_turns
 
 import data_prep
 from helpers.recipe import lookup
@@ -58,16 +58,16 @@ def main() -> None:
         return lambda steps: train(batch for _ in range(steps))
 
     loads = {precision: take(precision) for precision in precisions}
-    turns = take_turns(loads, given.batch_size, given.rounds, given.steps)
+    speeds = measure_loads(loads, given.batch_size, given.rounds, given.steps)
     of = f"DenseNet121, {given.batch_size} images of {side} px"
     for precision in precisions[1:]:
-        report_turns(f"{precision} step, {of}", turns, precision, "fp32")
+        report_loads(f"{precision} step, {of}", speeds, precision, "fp32")
     found = pd.DataFrame(learned(precisions, kind, given)).set_index(["seed", "precision"])
     print("\n| precision | step / fp32's: clock | processor | AUC | AUC - fp32's | loss - fp32's |")
     print("|---|---|---|---|---|---|")
     by_seed = found.unstack()
     for precision in precisions:
-        pairs = [(each["fp32"], each[precision]) for each in turns]
+        pairs = [(each["fp32"], each[precision]) for each in speeds]
         cells = [intervals.of_median(np.divide(*pair).tolist()) for pair in pairs]
         cells += [intervals.interval(by_seed["AUC"][precision])]
         cells += [intervals.interval(by_seed[w][precision] - by_seed[w]["fp32"]) for w in found]

@@ -1,9 +1,9 @@
-"""How fast images become small: ours against the article's way and four libraries at their best.
+"""Compare the speed of resizing with Karmanov's way and with four libraries at their best.
 
     python benchmarks/resize.py [--quick] [--images N] [--workers N]
 
-Contestants take turns, so that a busy machine slows all alike, and ratios are medians of the ratios
-within a round. Processor time is given with wall time, because it hardly depends on
+Contestants are interleaved, so that a busy machine slows all alike, and ratios are medians of the
+ratios within a round. Processor time is given beside wall-clock time, because it hardly depends on
 other processes. Every contestant reads the same files from memory-warm storage and
 writes grey (the article: RGB) squares of 264 px. A rival whose package is missing is left out and
 named. Two sets of files: as the demo writes them (the cheapest row filter), and the same pictures
@@ -24,9 +24,9 @@ from pathlib import Path
 
 import common
 import PIL
+from interleaved import interleave, report
+from interleaved import seconds as seconds_of
 from PIL import Image
-from turns import by_turns, report
-from turns import seconds as seconds_of
 
 import data_prep
 from data_prep.files import core_count
@@ -167,7 +167,7 @@ def contest(kind: str, source: Path, scratch: Path, format: str, rounds: int, wo
         entries[name] = partial(in_threads, work=work, workers=workers)
     loads = {name: partial(seconds, work, source, scratch) for name, work in entries.items()}
     print(f"{kind}, to grey {format}, {workers} workers")
-    for unit, times in zip(("s/round", "CPU s/round"), by_turns(loads, rounds), strict=True):
+    for unit, times in zip(("s/round", "CPU s/round"), interleave(loads, rounds), strict=True):
         for name in list(entries)[1:]:
             report(f"resize, {kind}, {format}", unit, times["ours"], times[name], name)
 

@@ -7,9 +7,9 @@ On one device, a GPU where there is one. Ours is the notebook's own loop, on noi
 through its own loader; the article's loop runs as written, on noise and on RGB PNGs through its
 loader (`benchmarks/pytorch_rivals.py` says what had to change); timm's step runs on noise, in
 float32 as timm comes and as fast as its options make it, in our precision with channels last. timm
-is no part of the environment: `.venvs/pytorch/bin/pip install timm`. Loads take turns in one
-process. Figures are medians, ratios are medians of the rounds' ratios, above 1 where ours is
-faster. With `--quick` it is all tried on a CPU.
+is not in the environment: `.venvs/pytorch/bin/pip install timm`. Loads are interleaved in one
+process. Results are medians, ratios are medians of the rounds' ratios, above 1 if ours is faster.
+`--quick` tries everything on a CPU.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any
 
 import common
 import notebook_loops
+from interleaved import measure_loads, report
 from notebook_loops import Take
 from PIL import Image
-from turns import report, take_turns
 
 import data_prep
 from data_prep import FINDINGS
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--recipe", default="chexnet", choices=ARTICLES)
     parser.add_argument("--precision", default="fp32", choices=PRECISIONS)
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=20, help="steps in each turn")
+    parser.add_argument("--steps", type=int, default=20, help="steps of each measurement")
     parser.add_argument("--images", type=int, default=640, help="files to read")
     parser.add_argument(
         "--workers", type=int, default=os.cpu_count(), help="workers of both loaders"
@@ -110,8 +110,8 @@ def compare(
 
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "one CPU device"
     print(f"{name}, PyTorch {torch.__version__}, {given.precision}, {given.workers} workers,")
-    print(f"{given.batch_size} images of {crop} px, {given.steps} steps a turn", flush=True)
-    speeds, _ = take_turns(loads, given.batch_size, given.rounds, given.steps)
+    print(f"{given.batch_size} images of {crop} px, {given.steps} steps each", flush=True)
+    speeds, _ = measure_loads(loads, given.batch_size, given.rounds, given.steps)
     for ours, rival in pairs:
         report(ours, "images/s", speeds[ours], speeds[rival], rival)
 

@@ -6,10 +6,10 @@
 
 Ours is the notebook's own loop as it stands, with all that is in it, on one synthetic batch. The
 rival is a step written by hand (`benchmarks/bare_loops/`) on images that are normalised already; a
-process with several devices compares with a step for each. They take turns in one process. Figures
-are medians, ratios are medians of the rounds' ratios, above 1 where ours is faster, with their
-interval to 95 % of confidence: by the clock, and by the processor's time, which says on a CPU what
-a step costs also where other programs share the cores.
+process with several devices compares with a step for each. Both are interleaved in one process.
+Results are medians; ratios are medians of the rounds' ratios with their 95 % interval, above 1 if
+ours is faster. They are given for wall-clock time, and for processor time, which other programs on
+the same cores hardly change.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 
 import common
 import notebook_loops
+from interleaved import measure_loads, report_loads
 from notebook_loops import Take
-from turns import report_turns, take_turns
 
 from helpers.frameworks import NOTEBOOKS
 from helpers.recipe import RECIPES
@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--pixels", type=int, default=64, help="side of the network's input")
-    parser.add_argument("--steps", type=int, default=48, help="steps in each turn")
+    parser.add_argument("--steps", type=int, default=48, help="steps of each measurement")
     parser.add_argument("--notebook", default="", help="another one of the framework")
     parser.add_argument("--devices", type=int, default=1)
     common.add_arguments(parser)
@@ -65,9 +65,9 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
         own = len(run.own_devices)
         bare = loops.make(given.pixels, given.batch_size)
         loads = {"ours": noise, "bare": lambda steps: bare(own * steps)}
-        turns = take_turns(loads, own * given.batch_size, given.rounds, given.steps)
+        speeds = measure_loads(loads, own * given.batch_size, given.rounds, given.steps)
         if run.rank == 0:
-            report_turns(f"step, {notebook}", turns, "ours", "bare", "a bare loop")
+            report_loads(f"step, {notebook}", speeds, "ours", "bare", "a bare loop")
 
     notebook = given.notebook or NOTEBOOKS[framework]
     choices = {"devices": given.devices, "batch_size": given.batch_size}

@@ -198,14 +198,15 @@ class Run(RunState):
         """
         self.loop.test(np.asarray(scores), metric)
 
-    def measure(self, **turns: Callable[[int], Any]) -> None:
+    def measure(self, **measurements: Callable[[int], Any]) -> None:
         """Measure images/s in interleaved rounds; show and record them.
 
         Args:
-            turns: ``files``, ``synthetic``, ``no_all_reduce`` or ``all_reduce`` alone (with several
-                devices), and ``loader``: each a function ``(n)`` that takes n steps, or n batches.
+            measurements: functions ``(n)`` that take n steps, or n batches of the loader:
+                ``files``, ``synthetic``, ``loader`` and, with several devices, ``no_all_reduce`` or
+                ``all_reduce``.
         """
-        measuring.measure(self, turns)
+        measuring.measure(self, measurements)
 
     # Show and keep
 

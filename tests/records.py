@@ -178,7 +178,7 @@ def started(folder: Path, devices: Devices | int = 2, **given: Any) -> record.Ru
 
 
 def rounds(rate: float) -> dict[str, Any]:
-    """What the measured turns came to, around ``rate`` images/s."""
+    """What the measurements came to, around ``rate`` images/s."""
     return sections.throughput([rate * part for part in (0.98, 0.99, 1, 1, 1.01, 1.02)], images=128)
 
 

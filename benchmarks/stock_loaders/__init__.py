@@ -1,8 +1,8 @@
 """Loaders that come with each framework, for `benchmarks/loaders.py`.
 
 The module of a framework has `EXAMPLES`, its documented ways to read ImageNet's photos, and `OWN`,
-its own crops and flips of the grey images that `data_prep` reads. Both have, by the name that the
-figures have, a function
+its own crops and flips of the grey images that `data_prep` reads. Both have, by the name in the
+results, a function
 
     batches(folder, workers, batch, crop)
 

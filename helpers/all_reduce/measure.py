@@ -114,17 +114,17 @@ def main(order: Mapping[str, Any]) -> None:
 
     each = [ranks.arrange(shape) for shape in grids.of(world.size)]
     arrays = [np.zeros(size // 4, np.float32) for size in order["sizes"]]
-    for turn in range(order["rounds"]):
+    for repeat in range(order["rounds"]):
         for array, grid in itertools.product(arrays, each):
             for about, call in _cases(grid, array):
                 # Connections are made in it, and memory is touched for the first time.
-                if turn == 0 or about["way"] == "rsap":
+                if repeat == 0 or about["way"] == "rsap":
                     call()
                 key = tuple(about.values())
-                if turn == 0:
+                if repeat == 0:
                     takes = slowest(call, 1)
                     counts[key] = max(1, min(MOST, round(order["seconds"] / takes)))
-                rows.append(about | {"round": turn, "seconds": slowest(call, counts[key])})
+                rows.append(about | {"round": repeat, "seconds": slowest(call, counts[key])})
             grid.forget()  # one grid's windows at a time: all would be many times the array
     if world.rank == 0:
         print(json.dumps(rows), flush=True)

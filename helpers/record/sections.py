@@ -8,7 +8,7 @@ if TYPE_CHECKING:  # a process that trains does not need it
     import pandas as pd
 
 TRAINED = ("files", "synthetic")
-"""The measured turns that train."""
+"""The measurements that train."""
 
 
 def training(

@@ -32,7 +32,7 @@ FILE = "experiment.json"
 LATEST = "latest"
 REPORT = "report.html"
 SETTLED = ("finished", "failed", "skipped")
-"""The states of runs that have had their turn."""
+"""The states of runs that are over."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Experiment:
         _point_latest_at(self.folder)
 
     def close(self) -> None:
-        """All runs have had their turn, and are compared and reported."""
+        """All runs are over, and are compared and reported."""
         self._write(ended=_now())
 
     def _write(self, ended: str) -> None:

@@ -112,7 +112,7 @@ class Plan(Settings):
     command: str = field(default="", compare=False)
     started: str = field(default="", compare=False)
     ended: str = field(default="", compare=False)
-    """When all runs had had their turn and were reported; empty before that."""
+    """When all runs were over and reported; empty before that."""
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that all its notebooks get."""

@@ -67,7 +67,7 @@ class Board:
         self._bars.advance(self._all)
 
     def begin(self, run: PlannedRun) -> None:
-        """A run's turn has come."""
+        """A run begins."""
         self._began, self._last = time.monotonic(), ""
         self.note(self._title(run))
         self._one = self._bars.add_task("", total=None)

@@ -30,7 +30,7 @@ from helpers.training.epoch_lines import Within
 from helpers.training.image_data import Data
 from helpers.training.run_state import RunState
 from helpers.training.step_clock import StepClock
-from helpers.training.training_notes import EvaluationNotes, TrainingNotes, TurnNotes, Watching
+from helpers.training.training_notes import EvaluationNotes, RepeatNotes, TrainingNotes, Watching
 
 WEIGHTS, RUN = "weights.safetensors", "run"
 """Their file, and what its metadata calls the id of the run that trained them."""
@@ -42,7 +42,7 @@ MOST_APART = 1e-6
 class Loop:
     """A process's notes while it trains; ``seconds`` are those of the last phase by name.
 
-    ``predict`` is the notebook's, from ``run.check``; ``turn`` has the notes of a measured turn.
+    ``predict`` is the notebook's, from ``run.check``; ``repeat`` has the notes of a measurement.
     """
 
     clock: StepClock
@@ -59,7 +59,7 @@ class Loop:
         self.trained = False
         self._step_seconds: list[float] = []
         self._epoch, self.phase_now = 0, ""
-        self.turn: TurnNotes | None = None
+        self.repeat: RepeatNotes | None = None
 
     @cached_property
     def images(self) -> Data:

@@ -1,6 +1,6 @@
-"""Take a notebook's measured turns in rounds, so that a slow minute affects all of them.
+"""Interleave a notebook's measurements, so that a slow minute affects all of them.
 
-In each round every measurement has one turn: training on *files*, on *synthetic* data that lies
+In each round, every measurement runs once: training on *files*, on *synthetic* data that lies
 ready, the same without all-reduce (where there is more than one device), and the *loader* alone.
 What is compared was then measured seconds apart.
 """
@@ -14,12 +14,12 @@ from typing import Any
 
 from helpers.record.sections import TRAINED
 
-TURN_SECONDS = 1.0
-"""How long a turn of training lasts at least."""
+REPEAT_SECONDS = 1.0
+"""The least length of a measurement of training."""
 STEPS, STEPS_SECONDS = 10, 2.0
-"""It has so many steps where these take less than so many seconds."""
+"""A measurement has so many steps if these take less than so many seconds."""
 LOADER_SECONDS = 0.3
-"""How long a turn of the loader alone lasts at least, by the first turns."""
+"""The least length of a measurement of the loader alone, by the first ones."""
 LEAST_ROUNDS = 6
 """Fewer have no 95 % interval of the median."""
 NARROW, MOST_SECONDS = 0.05, 60.0
@@ -40,15 +40,15 @@ _ORDERS = (
     ("no_allreduce", "synthetic", "loader", "files"),
 )
 
-Turn = Callable[[int], float]
+Measurement = Callable[[int], float]
 """Takes that many steps, after one more that is not counted; the mean seconds of a step."""
 Seconds = dict[str, list[float]]
 """By kind, the seconds of a step over all devices (of the loader: of a global batch), by round."""
 
 
-def steps_of_a_turn(seconds: float) -> int:
+def steps_of_a_repeat(seconds: float) -> int:
     """The number of steps in a measurement, if a step takes this many seconds."""
-    enough = math.ceil(TURN_SECONDS / seconds)
+    enough = math.ceil(REPEAT_SECONDS / seconds)
     return max(enough, STEPS) if STEPS * seconds < STEPS_SECONDS else enough
 
 
@@ -79,42 +79,42 @@ def another(seconds: Seconds, spent: float) -> bool:
     return width > NARROW and spent * needed / taken <= MOST_SECONDS
 
 
-def take_turns(
+def interleaved(
     phase: Callable[..., AbstractContextManager[Any]],
-    turns: Mapping[str, Turn],
+    measurements: Mapping[str, Measurement],
     *,
     steps: Mapping[str, int],
     images: int,
     first: Callable[[bool], bool],
     clock: Callable[[], float] = time.monotonic,
 ) -> Seconds:
-    """The seconds of a step in every turn.
+    """The seconds of a step, by measurement and round.
 
     Args:
-        phase: ``monitor.phase``; each turn is marked with its kind.
-        turns: by kind; one device has none without all-reduce.
-        steps: that a turn counts, by kind; all replicas must take equally many.
+        phase: ``monitor.phase``; each measurement is a phase named after its kind.
+        measurements: by kind; one device has none without all-reduce.
+        steps: that a measurement counts, by kind; all replicas must take equally many.
         images: in a step, over the devices whose work ``phase`` is to count. Only training's:
             the loader's are as many as come in its time, and without all-reduce some frameworks
             do nothing but reduce.
         first: returns rank 0's value in every process, which must take equally many rounds.
     """
-    seconds: Seconds = {kind: [] for kind in turns}
+    seconds: Seconds = {kind: [] for kind in measurements}
     start, number = clock(), 0
     while number < LEAST_ROUNDS or first(another(seconds, clock() - start)):
         for kind in _ORDERS[number % 2]:
-            if kind in turns:
+            if kind in measurements:
                 trained = {"items": (steps[kind] + 1) * images} if kind in TRAINED else {}
                 with phase(PHASES[kind], **trained):
-                    seconds[kind].append(turns[kind](steps[kind]))
+                    seconds[kind].append(measurements[kind](steps[kind]))
         number += 1
     return seconds
 
 
 def slowest(replicas: Sequence[Seconds]) -> Seconds:
-    """Turn by turn the longest time that a replica measured: all wait for that replica."""
+    """The longest time that a replica measured, each time: all wait for that replica."""
     return {
-        kind: [max(turn) for turn in zip(*(found[kind] for found in replicas), strict=True)]
+        kind: [max(each) for each in zip(*(found[kind] for found in replicas), strict=True)]
         for kind in replicas[0]
     }
 

@@ -15,18 +15,18 @@ from helpers.record import sections
 from helpers.training import measurement_rounds, other_programs, samplers, showing
 from helpers.training.measurement_rounds import TRAINED, Seconds
 from helpers.training.run_state import RunState
-from helpers.training.training_notes import TurnNotes
+from helpers.training.training_notes import RepeatNotes
 
 T = TypeVar("T")
 
-TURNS = {
+MEASUREMENTS = {
     "files": "files",
     "synthetic": "synthetic",
     "no_all_reduce": "no_allreduce",
     "all_reduce": "no_allreduce",
     "loader": "loader",
 }
-"""The turns of a notebook, and their sections of the record.
+"""The measurements of a notebook, and their sections of the record.
 
 A notebook of several devices has ``no_all_reduce``; or ``all_reduce``, the all-reduce alone, where
 a step without it would have to be compiled. Its time is taken off that of a step on synthetic data.
@@ -36,13 +36,13 @@ FROM_THEM = ("other_programs", "monitor", "energy", "memory", "attribution")
 READ_AHEAD = 2
 """Batches that each loader worker has ready: ``DataLoader``'s default."""
 MOST_BATCHES = 2**20
-"""In a turn of the loader alone, which may be a function that reads nothing."""
+"""In a measurement of the loader alone, which may be a function that reads nothing."""
 AMOUNT = "steps, updates and images in the measurements"
 
 
 @dataclass
 class Amount:
-    """What one process did in its turns on files, or on synthetic data; ``wanted`` are steps."""
+    """What one process did while measured on files, or on synthetic data; ``wanted`` are steps."""
 
     wanted: int = 0
     steps: int = 0
@@ -50,12 +50,12 @@ class Amount:
     images: int = 0
 
 
-def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
+def measure(run: RunState, measurements: Mapping[str, Callable[[int], Any]]) -> None:
     """See :meth:`helpers.run.Run.measure`."""
-    if wrong := [name for name in turns if name not in TURNS]:
-        raise UserError(f"run.measure: {wrong[0]} is not one of {', '.join(TURNS)}")
+    if wrong := [name for name in measurements if name not in MEASUREMENTS]:
+        raise UserError(f"run.measure: {wrong[0]} is not one of {', '.join(MEASUREMENTS)}")
     run.loop.check_trained("run.measure")
-    run.tell(showing.remove, *TURNS.values(), *FROM_THEM)
+    run.tell(showing.remove, *MEASUREMENTS.values(), *FROM_THEM)
     recipe, world = run.setup.recipe, run.setup.replicas
     done = {kind: Amount() for kind in TRAINED}
 
@@ -64,23 +64,26 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
         return found
 
     ahead = first(max(READ_AHEAD * run.workers * len(run.own_devices), 1))
-    timed = {TURNS[name]: _timed(run, name, turn, done, ahead) for name, turn in turns.items()}
+    timed = {
+        MEASUREMENTS[name]: _timed(run, name, take, done, ahead)
+        for name, take in measurements.items()
+    }
     if world == 1:
         timed.pop("no_allreduce", None)
-    many = first(measurement_rounds.steps_of_a_turn(run.loop.typical_step))
+    many = first(measurement_rounds.steps_of_a_repeat(run.loop.typical_step))
     batches, least = ahead, measurement_rounds.LOADER_SECONDS
     with run.monitor.phase("warm-up"):  # which tells how long a step on synthetic data takes
-        quick = first(measurement_rounds.steps_of_a_turn(timed["synthetic"](many)))
+        quick = first(measurement_rounds.steps_of_a_repeat(timed["synthetic"](many)))
         # Equally many in all processes, which may agree on each batch.
         while batches < MOST_BATCHES and first(timed["loader"](batches)) * batches < least:
             batches *= 2
     steps = {"files": many, "synthetic": quick, "no_allreduce": quick, "loader": batches}
     own = recipe.global_batch_size // run.loop.processes
     with run.others.during("rounds"):
-        seconds = measurement_rounds.take_turns(
+        seconds = measurement_rounds.interleaved(
             run.monitor.phase, timed, steps=steps, images=own, first=first
         )
-    if "all_reduce" in turns and world > 1:
+    if "all_reduce" in measurements and world > 1:
         pairs = zip(seconds["synthetic"], seconds["no_allreduce"], strict=True)
         seconds["no_allreduce"] = [step - reduction for step, reduction in pairs]
     each: list[Seconds] = run.gather(seconds)
@@ -104,19 +107,19 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
 
 
 def _timed(
-    run: RunState, name: str, turn: Callable[[int], Any], done: Mapping[str, Amount], ahead: int
-) -> measurement_rounds.Turn:
-    """A turn that returns the mean seconds of a step, without the first; what it did is counted.
+    run: RunState, name: str, take: Callable[[int], Any], done: Mapping[str, Amount], ahead: int
+) -> measurement_rounds.Measurement:
+    """A measurement: the mean seconds of a step, without the first; what it did is counted.
 
     The loader's is without the batches that lie ready, ``ahead`` of them at most.
     """
 
     def of_steps(steps: int) -> float:
-        notes = run.loop.turn = TurnNotes() if name in done else None
+        notes = run.loop.repeat = RepeatNotes() if name in done else None
         before = run.loop.notes.watch.updates()
         vars(run.loop).pop("clock", None)
-        turn(steps + 1)
-        run.loop.turn = None
+        take(steps + 1)
+        run.loop.repeat = None
         clock = getattr(run.loop, "clock", None)
         if clock is None or clock.steps < 2:
             raise LoaderError(
@@ -134,9 +137,9 @@ def _timed(
         return seconds
 
     def of_batches(steps: int) -> float:
-        turn(ahead)
+        take(ahead)
         start = time.perf_counter()
-        turn(steps)
+        take(steps)
         return (time.perf_counter() - start) / steps
 
     return of_batches if name == "loader" else of_steps
@@ -170,8 +173,8 @@ def as_record(seconds: Seconds, steps: Mapping[str, int], images: int) -> dict[s
     """
     return {
         kind: sections.throughput(
-            [images / turn for turn in turns], images=images, steps=steps[kind]
+            [images / each for each in rounds], images=images, steps=steps[kind]
         )
-        for kind, turns in seconds.items()
-        if min(turns) > 0
+        for kind, rounds in seconds.items()
+        if min(rounds) > 0
     }

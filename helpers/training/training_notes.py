@@ -202,7 +202,7 @@ class TrainingNotes:
         )
 
 
-class TurnNotes:
+class RepeatNotes:
     """The number of images that one process received in a measurement."""
 
     images = 0
@@ -249,7 +249,7 @@ class Watching:
     def __init__(self, loop: Any) -> None:
         run, phase = loop.run, loop.phase_now
         self._device, self._training = run.own_devices[0], phase == "train"
-        self._notes: Any = loop.notes if self._training else loop.turn
+        self._notes: Any = loop.notes if self._training else loop.repeat
         if phase in ("validate", "test"):
             self._notes = loop.evaluation
         report = loop.within if self._training and run.rank == 0 else None

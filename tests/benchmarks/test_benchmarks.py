@@ -1,4 +1,4 @@
-"""Benchmarks: bad options, a framework that fails, and how loads take turns."""
+"""Benchmarks: bad options, a framework that fails, and how loads are interleaved."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FOLDER = paths.ROOT / "benchmarks"
 sys.path.append(str(FOLDER))
 
 import common  # noqa: E402
+import interleaved  # noqa: E402
 import loaders  # noqa: E402
-import turns  # noqa: E402
 
 
 def run(script: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -57,7 +57,7 @@ def test_a_bad_option_is_one_line_and_nothing_begins(
 def test_a_framework_that_fails_is_exit_code_1(
     script: str, options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After all others had their turn."""
+    """After all others have run."""
     asked: list[str] = []
 
     def fails_once(script: str, framework: str, inside: str) -> bool:
@@ -94,29 +94,29 @@ def test_bare_decoding_decodes_every_file_and_nothing_twice_as_often() -> None:
     batches = loaders.decoded(seen.append, range(20), workers=2)
     assert list(islice(batches, 10)) == [loaders.BATCH] * 10
     batches.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before, "no thread decodes on into the next load's turn"
+    assert threading.active_count() == before, "no thread decodes on into the next load's time"
     counts = [seen.count(image) for image in set(seen)]
     assert len(counts) == 20 and max(counts) - min(counts) <= 1
 
 
-def test_who_begins_changes_by_turns() -> None:
+def test_the_first_load_changes_from_round_to_round() -> None:
     order: list[str] = []
 
-    def turn(name: str) -> Callable[[], tuple[float, float]]:
+    def load(name: str) -> Callable[[], tuple[float, float]]:
         def taken() -> tuple[float, float]:
             order.append(name)
             return len(order), -1.0
 
         return taken
 
-    clock, processor = turns.by_turns({name: turn(name) for name in "abc"}, rounds=3)
+    clock, processor = interleaved.interleave({name: load(name) for name in "abc"}, rounds=3)
     assert "".join(order) == "abcbcacab"
     assert clock == {"a": [1, 6, 8], "b": [2, 4, 9], "c": [3, 5, 7]}
     assert processor["b"] == [-1.0] * 3
 
 
 def test_what_was_read_ahead_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And each turn has a loader of its own, that is closed before the next begins."""
+    """And each round has a new loader, which is closed before the next begins."""
     asked: list[str] = []
 
     def loader(workers: int) -> Iterator[None]:
@@ -133,6 +133,6 @@ def test_what_was_read_ahead_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> 
         assert images == 5 * (len(asked) - 6)
         return images, images
 
-    monkeypatch.setattr(turns, "timed", timed)
-    speeds, _ = turns.take_loaders_turns({"one": loader}, 2, 5, rounds=1, seconds=0.01)
+    monkeypatch.setattr(interleaved, "timed", timed)
+    speeds, _ = interleaved.measure_loaders({"one": loader}, 2, 5, rounds=1, seconds=0.01)
     assert speeds["one"][0] > 0 and asked[-1] == "closed"

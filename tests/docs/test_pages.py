@@ -20,7 +20,7 @@ from helpers import paths
 from helpers.recipe import Recipe, tables
 from helpers.results import regression
 from helpers.run import Run
-from helpers.training.measuring import TURNS
+from helpers.training.measuring import MEASUREMENTS
 from helpers.training.notebook_recipe import NotebookRecipe, Split
 from helpers.training.run_state import RunState
 
@@ -140,7 +140,7 @@ def test_the_page_on_run_has_every_name() -> None:
     for name in calls.keys() & own(Run):
         given = re.findall(r"[(,] ?(\w+)", calls[name])
         taken = [each for each in signature(getattr(Run, name)).parameters if each != "self"]
-        assert given == (list(TURNS) if taken == ["turns"] else taken), calls[name]
+        assert given == (list(MEASUREMENTS) if taken == ["measurements"] else taken), calls[name]
     of_split = {re.sub(r"^split\.|\(.*", "", name) for name in listed("run", "A split")}
     assert of_split == {"len", *own(Split), *(field.name for field in fields(Split))}
     of_recipe = {name.partition("(")[0] for name in listed("run", "The recipe")}

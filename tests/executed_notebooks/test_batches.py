@@ -32,7 +32,7 @@ def executed(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     words: list[str | Path] = ["--nbmake"]
     words += [paths.NOTEBOOKS / f"{notebook}.ipynb" for notebook in TRAINED]
     variables = {"ROSETTA_RUNS": str(runs), "TMPDIR": str(runs / "temporary")}
-    variables["PYTHONPATH"] = f"{paths.ROOT / 'tests' / 'short_turns'}:{paths.ROOT}"
+    variables["PYTHONPATH"] = f"{paths.ROOT / 'tests' / 'short_measurements'}:{paths.ROOT}"
     executed_batch.in_lab("pytest", *words, "--recipe", recipe, **variables)
     return runs / "interactive"
 

@@ -151,7 +151,7 @@ def run(step: Step, seconds: float, log: Path, env: dict[str, str]) -> tuple[str
             if code:
                 break
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    said = [line for line in lines if not line.startswith("{")]  # those are figures
+    said = [line for line in lines if not line.startswith("{")]  # those are rows
     return ("failed" if code else "ok"), said[-1][:300]
 
 
@@ -167,19 +167,19 @@ def end_group(child: subprocess.Popen[bytes]) -> None:
 
 
 def said_by(step: str, out: Path, log: Path) -> dict[str, Any]:
-    """What a step measured: the JSON that it printed, and the figures of its runs' records."""
-    told: dict[str, Any] = {"figures": []}
+    """What a step measured: the JSON that it printed, and the rows of its runs' records."""
+    told: dict[str, Any] = {"results": []}
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         with suppress(ValueError):
             found = json.loads(line) if line.startswith("{") else {}
             told |= {"machine": found["machine"]} if "machine" in found else {}
-            told["figures"] += [found] if "figure" in found else []
+            told["results"] += [found] if "result" in found else []
     for path in sorted((out / "runs" / step).glob("*/record.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
         for kind in ("files", "synthetic"):
             if found := record.get(kind):
                 rate = {"ours": found["images_per_second"], "unit": "images/s"}
-                told["figures"].append({"figure": f"{step}, {kind}", **rate})
+                told["results"].append({"result": f"{step}, {kind}", **rate})
         told["comparable"] = record.get("fairness", {}).get("comparable")
     return told
 
@@ -187,19 +187,19 @@ def said_by(step: str, out: Path, log: Path) -> dict[str, Any]:
 def page(summary: dict[str, Any]) -> str:
     """The summary for people."""
     lines = [f"# What ran on {', '.join(summary['gpus']) or 'no GPU'}", ""]
-    lines += [f"{summary['started']}, {summary['state']}; every figure is of one run.", ""]
+    lines += [f"{summary['started']}, {summary['state']}; every result is of one run.", ""]
     lines += [f"- {name}: {value}" for name, value in summary["machine"].items()]
     lines += ["", "| step | outcome | s | |", "|---|---|---|---|"]
-    figures = ["", "| figure | here | beside | ratio |", "|---|---|---|---|"]
+    rows = ["", "| result | here | beside | ratio |", "|---|---|---|---|"]
     for step in summary["steps"]:
         words = str(step["said"]).replace("|", "\\|")
         lines.append(f"| {step['step']} | {step['outcome']} | {step['seconds']:.0f} | {words} |")
-        for one in step["figures"]:
+        for one in step["results"]:
             ours = f"{one['ours']:,.4g} {one['unit']}"
             beside = f"{one['rival_name']}: {one['rival']:,.4g}" if "rival" in one else ""
             ratio = f"{one['ratio']:.3f}" if "ratio" in one else ""
-            figures.append(f"| {one['figure']} | {ours} | {beside} | {ratio} |")
-    return "\n".join([*lines, *figures]) + "\n"
+            rows.append(f"| {one['result']} | {ours} | {beside} | {ratio} |")
+    return "\n".join([*lines, *rows]) + "\n"
 
 
 def write(summary: dict[str, Any], out: Path, keep: Path | None) -> None:
@@ -254,7 +254,7 @@ def main(arguments: list[str]) -> int:
             left = 60 * given.minutes - (time.monotonic() - began)
             log, since = out / "logs" / f"{step.name}.log", time.monotonic()
             outcome, said = "skipped", step.skipped
-            told: dict[str, Any] = {"figures": []}
+            told: dict[str, Any] = {"results": []}
             if not said and left < step.seconds / 2:
                 said = f"{max(left, 0):.0f} s are left, it may take {step.seconds:.0f}"
             if not said:

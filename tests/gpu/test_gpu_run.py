@@ -16,8 +16,8 @@ sys.path.append(str(HERE))
 import gpu_run  # noqa: E402
 import pack  # noqa: E402
 
-FIGURE = {"figure": "ours", "unit": "images/s", "ours": 4.0, "rival": 2.0, "ratio": 2.0}
-FIGURE |= {"rival_name": "the article's loop"}
+RESULT = {"result": "ours", "unit": "images/s", "ours": 4.0, "rival": 2.0, "ratio": 2.0}
+RESULT |= {"rival_name": "the article's loop"}
 HANGS = """
 import os, pathlib, subprocess, sys, time
 child = subprocess.Popen(["sleep", "600"])
@@ -39,7 +39,7 @@ def test_no_step_stops_another_and_what_hangs_is_ended_with_all_it_started(
         gpu_run.Step("hangs", 4, [python(HANGS, told)]),
         gpu_run.Step("lacks", 20, [], "no such framework"),
         gpu_run.Step("long", 3000, [python("print('never')")]),
-        gpu_run.Step("ok", 20, [python(f"print({json.dumps(json.dumps(FIGURE))})")]),
+        gpu_run.Step("ok", 20, [python(f"print({json.dumps(json.dumps(RESULT))})")]),
     ]
     monkeypatch.setattr(gpu_run, "steps", lambda *given: iter(steps))
     assert gpu_run.main([str(out), "--small", "--keep", str(keep)]) == 1

@@ -53,7 +53,7 @@ class Plant(NamedTuple):
     findings: bool = False
     """Whether the images have findings, not classes."""
     measured: bool = False
-    """Whether it shows in the measured turns only, which are left out of all other plants."""
+    """Whether it shows in the measurements only, which are left out of all other plants."""
     said: str = ""
     """What the row says, where the notebook's exercises quote it."""
 
@@ -175,12 +175,12 @@ OF_SAMPLERS = {
 """Those of the notebooks whose sampler draws batches."""
 
 
-def measured_turns(skipped: str, batch: str, smaller: str) -> dict[str, dict[str, str]]:
-    """Texts of plants that show in the measured turns only.
+def measured_repeats(skipped: str, batch: str, smaller: str) -> dict[str, dict[str, str]]:
+    """Texts of plants that show in the measurements only.
 
     Args:
         skipped: what ``train_step`` returns, of its arguments ``given``, without doing anything.
-        batch: the text that takes the batch of the turns on synthetic data; ``smaller``: another.
+        batch: the text that takes the batch on synthetic data; ``smaller``: another.
     """
     every_second = (
         "globals().update(train_step=lambda *given, step=train_step, count=iter(range(10**9)): "
@@ -329,10 +329,11 @@ EVERY_DAY = (
 )
 SHORTLY = (
     '[setattr(__import__("helpers.training.measurement_rounds", fromlist=[name]), name, seconds)'
-    ' for name, seconds in (("TURN_SECONDS", 0.01), ("LOADER_SECONDS", 0.01), ("MOST_SECONDS", 0))]'
+    ' for name, seconds in (("REPEAT_SECONDS", 0.01), ("LOADER_SECONDS", 0.01),'
+    ' ("MOST_SECONDS", 0))]'
     " and run.measure("
 )
-"""The turns are short in whichever process measures them."""
+"""The measurements are short in whichever process makes them."""
 
 
 def ended(
@@ -370,7 +371,7 @@ def ended(
 def run_planted(
     notebook: str, planted: Sequence[Mapping[str, str]], how: dict[str, Any], measured: bool
 ) -> None:
-    """Run a notebook in which texts have others in their place; its turns are short."""
+    """Run a notebook in which texts have others in their place; its measurements are short."""
 
     def changed(text: str) -> str:
         for sound, broken in (pair for texts in planted for pair in texts.items()):

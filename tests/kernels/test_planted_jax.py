@@ -21,7 +21,7 @@ TEXTS = {
         "(tuple(a[n * (k == 1) :] for a in b) for k, b in enumerate(loader))",
     ),
     **texts_of_order("count", indent=12),
-    **measured_turns(
+    **measured_repeats(
         "(given[1], 0.0)", "batch = next(files)", "batch = tuple(part[:4] for part in next(files))"
     ),
     "other weights in the model": {

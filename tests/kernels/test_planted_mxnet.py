@@ -40,7 +40,7 @@ TEXTS = {
         "len(loader)", "self.images", "([a[k == 1 :] for a in b] for k, b in enumerate(loader))"
     ),
     **OF_SAMPLERS,
-    **measured_turns(
+    **measured_repeats(
         "[mx.nd.zeros(1, each) for each in run.devices]",
         "batch = [part.as_in_context(run.devices[0])",
         "batch = [part[:4].as_in_context(run.devices[0])",

@@ -47,7 +47,7 @@ def deaf(group, bucket):
 TEXTS = {
     **texts_of_steps("len(loader)", "self.images"),
     **OF_SAMPLERS,
-    **measured_turns(
+    **measured_repeats(
         "torch.zeros(())",
         "batch = [part.to(replica.device)",
         "batch = [part[:4].to(replica.device)",

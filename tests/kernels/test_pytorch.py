@@ -177,7 +177,7 @@ def test_an_own_network_that_knows_no_float64_is_checked_in_float32(tmp_path: Pa
 
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-SHORT_TURNS = f"{paths.ROOT / 'tests' / 'short_turns'}:{paths.ROOT}"
+SHORT_MEASUREMENTS = f"{paths.ROOT / 'tests' / 'short_measurements'}:{paths.ROOT}"
 
 
 def test_as_a_script_it_trains_in_another_project(notebook: str, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_as_a_script_it_trains_in_another_project(notebook: str, tmp_path: Path)
         assert changed, name
     script = project / f"{notebook}.py"
     script.write_text(text)
-    environment = {"ROSETTA_RUNS": str(project / "runs"), "PYTHONPATH": SHORT_TURNS}
+    environment = {"ROSETTA_RUNS": str(project / "runs"), "PYTHONPATH": SHORT_MEASUREMENTS}
     done = subprocess.run(
         [*launcher, script],
         cwd=elsewhere, env=os.environ | environment, capture_output=True, text=True, timeout=600,

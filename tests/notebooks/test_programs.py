@@ -65,9 +65,9 @@ def test_it_trains_and_evaluates_in_its_own_lines(name: str) -> None:
     assert any(named(call, "roc_auc_score") for call in calls(tree))
     assert "r.learning_rate * " in code(name), "the rate's scaling with the devices"
     (measured,) = (call for call in calls(tree) if named(call, "run.measure"))
-    turns = {keyword.arg for keyword in measured.keywords}
-    assert turns - {"all_reduce", "no_all_reduce"} == {"files", "synthetic", "loader"}
-    assert len(turns) == 4, "several devices without all-reduce, or the all-reduce alone"
+    measurements = {keyword.arg for keyword in measured.keywords}
+    assert measurements - {"all_reduce", "no_all_reduce"} == {"files", "synthetic", "loader"}
+    assert len(measurements) == 4, "several devices without all-reduce, or the all-reduce alone"
     launched = any(named(call, "run.launch") for call in calls(tree))
     assert launched == ("main" in definitions(name)), "what several processes run is launched"
 

@@ -1,4 +1,4 @@
-"""The measured turns: how many steps and rounds, in which order, and what becomes of them."""
+"""The measurements: how many steps and rounds, in which order, and what becomes of them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,17 +32,17 @@ def take(
         marks.append((name, items))
         yield
 
-    def turn(kind: str) -> measurement_rounds.Turn:
+    def measurement(kind: str) -> measurement_rounds.Measurement:
         def taken(steps: int) -> float:
-            now[0] += round_seconds / len(turns)
+            now[0] += round_seconds / len(measurements)
             return seconds.get(kind, 1.0) * steps * float(np.exp(noise * random.normal()))
 
         return taken
 
     kinds = ("files", "synthetic", "loader", "no_allreduce")
-    turns = {kind: turn(kind) for kind in kinds[: None if together else -1]}
-    return measurement_rounds.take_turns(
-        phase, turns, steps=STEPS, images=10, first=first, clock=lambda: now[0]
+    measurements = {kind: measurement(kind) for kind in kinds[: None if together else -1]}
+    return measurement_rounds.interleaved(
+        phase, measurements, steps=STEPS, images=10, first=first, clock=lambda: now[0]
     )
 
 
@@ -50,10 +50,10 @@ def rounds_of(**how: float) -> int:
     return len(take([], **how)["files"])  # type: ignore[arg-type]
 
 
-def test_everything_has_its_turn_in_every_round() -> None:
+def test_everything_is_measured_in_every_round() -> None:
     marks: Marks = []
     found = take(marks, files=4.0, no_allreduce=2.0)
-    assert {kind: len(turns) for kind, turns in found.items()} == dict.fromkeys(STEPS, 6)
+    assert {kind: len(rounds) for kind, rounds in found.items()} == dict.fromkeys(STEPS, 6)
     assert found["files"] == [8.0] * 6 and found["no_allreduce"] == [6.0] * 6
     assert set(marks) == {
         ("files", 30),  # the step that does not count is work too
@@ -74,10 +74,10 @@ def test_everything_has_its_turn_in_every_round() -> None:
 @pytest.mark.parametrize(
     ("seconds", "steps"), [(3.0, 1), (0.45, 3), (0.25, 4), (0.15, 10), (0.02, 50)]
 )
-def test_a_turn_lasts_a_second_and_ten_steps_where_these_are_short(
+def test_a_measurement_lasts_a_second_and_ten_steps_where_these_are_short(
     seconds: float, steps: int
 ) -> None:
-    assert measurement_rounds.steps_of_a_turn(seconds) == steps
+    assert measurement_rounds.steps_of_a_repeat(seconds) == steps
 
 
 def test_rounds_are_taken_until_the_medians_are_known_or_cannot_be() -> None:
