@@ -21,7 +21,7 @@ import numpy as np
 from helpers.frameworks import cpu_cores, networks_of, rank_info
 from helpers.networks import custom
 from helpers.networks.weights import Weights, canonical
-from helpers.training import launching, measuring, notebook_check, opening, reporting
+from helpers.training import launching, measuring, notebook_check, reporting, run_state
 from helpers.training.loop import Loop
 from helpers.training.notebook_recipe import Split
 from helpers.training.run_state import RunState
@@ -29,7 +29,7 @@ from helpers.training.run_state import RunState
 
 def begin(framework: str, names: Mapping[str, Any]) -> Run:
     """See :func:`helpers.begin`."""
-    return opening.begin(Run, framework, names)
+    return run_state.begin(Run, framework, names)
 
 
 class Run(RunState):

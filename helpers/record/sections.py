@@ -49,8 +49,7 @@ def other_programs(found: Mapping[str, Any]) -> str:
     if found["used"] is None:
         return f"it is not known whether other programs used its cores: {found['reason']}"
     cores = f"{found['cores']} core{'s' * (found['cores'] != 1)}"
-    where = f" of {found['host']}" if "host" in found else ""
-    return f"other programs used {round(found['used'], 2):g} of {cores}{where}"
+    return f"other programs used {round(found['used'], 2):g} of {cores}"
 
 
 def energy(summary: "pd.DataFrame") -> dict[str, Any]:

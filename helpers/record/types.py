@@ -80,10 +80,9 @@ class OtherProcesses(TypedDict):
 class OtherPrograms(TypedDict):
     """Other programs on the cores of the run's CPU devices, in its epochs and measured rounds."""
 
-    cores: Positive  # logical, of all devices of a host
+    cores: Positive  # logical, of all devices
     used: Amount | None  # of these cores, on average
     reason: str | None  # why that is not known
-    host: NotRequired[str]  # of several the one where they used the largest part
 
 
 class Framework(TypedDict):

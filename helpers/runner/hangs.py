@@ -12,7 +12,7 @@ from pathlib import Path
 
 from data_prep.errors import printable
 from gpumon.trace_files import MARKS
-from helpers.training.heartbeat import FILE, MOVING
+from helpers.training.epoch_lines import FILE, MOVING
 
 MINUTES = 30.0
 """The time without progress after which a run counts as hung."""
@@ -27,7 +27,7 @@ class Stalled(Exception):
 class Watch:
     """Watch a run that writes into ``folder``: call :meth:`look` often while it runs.
 
-    ``heard`` gets each line that the run says (``heartbeat``), and whether it is soon replaced.
+    ``heard`` gets each line that the run says, and whether it is soon replaced.
     ``printed`` returns the number of characters that the run has printed.
     """
 

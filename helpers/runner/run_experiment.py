@@ -40,7 +40,7 @@ from helpers.runner.experiments import Experiment
 from helpers.runner.plans import Plan, PlannedRun
 from helpers.runner.progress_board import Board
 from helpers.terminal import say
-from helpers.training import checkpoint, heartbeat
+from helpers.training import checkpoint, epoch_lines
 
 
 def run(
@@ -220,7 +220,7 @@ def _clear(folder: Path) -> bool:
 
 def _environment(experiment: Experiment, run: PlannedRun, gpus: str) -> dict[str, str]:
     """The file that shows progress, and the run's own GPUs, whatever else is in the machine."""
-    given = {heartbeat.VARIABLE: str(experiment.folder_of(run) / heartbeat.FILE)}
+    given = {epoch_lines.VARIABLE: str(experiment.folder_of(run) / epoch_lines.FILE)}
     simulated = preflight.is_simulated(experiment.plan, run)
     if not gpus and not simulated and isinstance(cores := experiment.plan.cores_here(), int):
         given["OMP_NUM_THREADS"] = str(cores)  # which MXNet reads when it is imported

@@ -1,20 +1,14 @@
 """Write and read checkpoints: weights, optimiser state and the measurements so far.
 
-A checkpoint is written after every epoch: the weights, in the canonical layout of
-``helpers.networks.weights``, and what the optimiser keeps, as the framework has it. No other state
-passes from step to step, for the order of the images and every crop follow from seed, epoch and
-image. So a run that was killed and resumed takes the same steps as one that was not.
-
-The arrays are copied to the host between two epochs; a thread then writes them, under a temporary
-name that is renamed once they are on the disk, while the next epoch trains. The file contains
-arrays and JSON; reading it executes nothing.
+A checkpoint is written between two epochs, under a temporary name that is renamed once it is on the
+disk: the weights, in the canonical layout of ``helpers.networks.weights``, and what the optimiser
+keeps, as the framework has it. No other state passes from step to step, for the order of the images
+and every crop follow from seed, epoch and image. So a run that was killed and resumed takes the
+same steps as one that was not. The file contains arrays and JSON; reading it executes nothing.
 """
 
 import json
-import os
-import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,10 +29,9 @@ FILE = "checkpoint.safetensors"
 class Checkpoint:
     """Where training begins: after epoch 0 with the initial weights, or after a later one.
 
-    A run resumes only if what it is ``about`` is the same: recipe, images, framework and kernel.
-    ``run`` is the id of the run that trains now, ``code`` the digest of its code; ``changed_code``
-    says whether the epochs that are done were trained by other code. ``restarts`` has the epoch
-    after which each resumed attempt continued.
+    A run resumes only if what it is ``about`` is the same. ``run`` is the id of the run that trains
+    now, ``code`` the digest of its code, ``changed_code`` whether other code ran before it resumed.
+    ``restarts`` has the epoch after which each resumed attempt continued.
     """
 
     weights: Arrays
@@ -58,59 +51,34 @@ class Checkpoint:
         return len(self.history)
 
     def as_record(self, seconds: float) -> dict[str, Any]:
-        """The record's section ``checkpoint``; ``seconds`` are those of its :class:`Writer`."""
+        """The record's section ``checkpoint``; ``seconds`` are those of all its :func:`save`."""
         said: dict[str, Any] = {"resumed_after": self.epoch, "seconds": seconds}
         said |= {"restarts": list(self.restarts)} if self.restarts else {}
         return said | ({"changed_code": True} if self.changed_code else {})
 
 
-class Writer:
-    """Writes a run's checkpoints; each replaces the last one."""
-
-    def __init__(self, begin: Checkpoint) -> None:
-        self._begin = begin
-        self._thread = ThreadPoolExecutor(1)
-        self._written: Future[None] | None = None
-        self.seconds = 0.0  # for which save() held training up, all epochs together
-
-    def save(
-        self,
-        history: Sequence[Mapping[str, Any]],
-        first_step: float,
-        weights: Mapping[str, np.ndarray],
-        optimizer: Mapping[str, np.ndarray],
-    ) -> None:
-        """Write a checkpoint while the caller continues, who must not use the arrays again."""
-        start, of = time.perf_counter(), self._begin
-        self.close()
-        arrays = {f"weights/{name}": array for name, array in weights.items()}
-        arrays |= {f"optimizer/{name}": array for name, array in optimizer.items()}
-        said = {"schema": record.SCHEMA, "about": of.about, "code": of.code, "run": of.run}
-        said |= {"history": list(history), "first_step": first_step, "restarts": of.restarts}
-        self._written = self._thread.submit(
-            save_arrays, of.folder / FILE, arrays, {"said": json.dumps(said)}
-        )
-        self.seconds += time.perf_counter() - start
-
-    def close(self) -> None:
-        """Wait until the last checkpoint is on the disk.
-
-        Raises:
-            OSError: it could not be written.
-        """
-        if self._written is not None:
-            self._written.result()
+def save(
+    begin: Checkpoint,
+    history: Sequence[Mapping[str, Any]],
+    first_step: float,
+    weights: Mapping[str, np.ndarray],
+    optimizer: Mapping[str, np.ndarray],
+) -> None:
+    """Replace the last checkpoint; if an ``OSError`` is raised, that one stays."""
+    arrays = {f"weights/{name}": array for name, array in weights.items()}
+    arrays |= {f"optimizer/{name}": array for name, array in optimizer.items()}
+    said = {"schema": record.SCHEMA, "about": begin.about, "code": begin.code, "run": begin.run}
+    said |= {"history": list(history), "first_step": first_step, "restarts": begin.restarts}
+    save_arrays(begin.folder / FILE, arrays, {"said": json.dumps(said)})
 
 
 def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
     """The start of ``run``: with ``resume`` the last checkpoint in its folder, else the beginning.
 
-    The run's record names its recipe, data and code. With changed code the run continues, because
-    a user may edit a cell between two attempts; the change is printed and recorded.
+    A user may edit a cell between two attempts: that is printed and recorded.
 
     Raises:
-        UserError: the checkpoint cannot be read, or is of another recipe, other images or another
-            framework.
+        UserError: the checkpoint cannot be read, or is of another recipe, images or framework.
     """
     path = run.folder / FILE
     about, code = _about(run.content), run_identity.of(run.content).get("code")
@@ -118,10 +86,8 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
     if not resume:
         path.unlink(missing_ok=True)  # else a later resume would take it for this run's
         return start
-    if not os.path.lexists(path):
-        print(
-            f"Nothing to resume: no checkpoint in {run.folder}; training starts from the beginning"
-        )
+    if not path.exists():
+        print(f"Nothing to resume: no checkpoint in {run.folder}; training begins anew")
         return start
     said, arrays = _read(path)
     if differing := sorted(key for key in about if said["about"].get(key) != about[key]):
@@ -139,18 +105,13 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
     run.resumes(said["run"])
     print(f"Resumed after epoch {found.epoch} of {about['epochs']}, from {path}")
     if found.changed_code:
-        print(
-            "The code has changed since: the epochs before and after the change come from "
-            "different programs"
-        )
+        print("The code has changed since: the epochs come from different programs")
     return found
 
 
 def _read(path: Path) -> tuple[dict[str, Any], Arrays]:
     """What a checkpoint says of its run, and its arrays."""
     try:
-        if not path.is_file():  # a pipe would be waited for
-            raise OSError("not a file")
         with safe_open(path, "numpy") as file:
             said = json.loads(file.metadata()["said"])
             return said, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -1,45 +1,70 @@
-"""Show the progress of a training: a line per finished epoch, and a moving line within one."""
+"""Show the progress of a training, in its notebook or to the runner, which watches it.
+
+A line per finished epoch, a moving line within one, and a file that each step touches as a sign of
+life (``runner.hangs``).
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from helpers import terminal
-from helpers.recipe import ScaledRecipe
 from helpers.record import tasks
-from helpers.training import heartbeat
+
+if TYPE_CHECKING:
+    from helpers.training.notebook_recipe import NotebookRecipe
+
+VARIABLE = "ROSETTA_STEPS"
+"""Environment variable with the file that a run's steps touch; a notebook run by hand has none."""
+FILE = ".steps"
+MOVING = ".progress"
+"""The run's position within an epoch."""
 
 
-class Within(NamedTuple):
-    """How far training is: steps of all epochs, and seconds since this epoch's loop began."""
+class _Last:
+    beat = -1.0
 
-    steps: int
-    seconds: float
+
+def beat() -> None:
+    """A step was taken; at most once a second the file is touched."""
+    now = time.monotonic()
+    if watched() and now - _Last.beat >= 1:
+        _Last.beat = now
+        with suppress(OSError):  # other code reports a full disk
+            Path(os.environ[VARIABLE]).touch()
+
+
+def watched() -> bool:
+    """Whether a runner watches this process's run."""
+    return VARIABLE in os.environ
+
+
+def say(text: str, name: str = "") -> None:
+    """Let the runner show a line about the run's progress; without a runner, do nothing."""
+    if watched():
+        file = Path(os.environ[VARIABLE])
+        with suppress(OSError):
+            file.with_name(name or file.name).write_text(text, encoding="utf-8")
 
 
 class EpochLines:
-    """The lines that a run prints while it trains, in the notebook or in a terminal.
+    """The lines that a run prints while it trains, from now on and after ``epoch`` epochs."""
 
-    Raises:
-        UserError: the images do not fill one global batch.
-    """
-
-    def __init__(self, recipe: ScaledRecipe, images: int, task: str) -> None:
-        self.epochs, self.steps = recipe.recipe.epochs, recipe.steps(images)
-        self._task = tasks.TASKS[task]
+    def __init__(self, recipe: NotebookRecipe, epoch: int) -> None:
+        self.epochs, self.steps = recipe.epochs, recipe.steps
+        self._task = tasks.TASKS[recipe.task]
         self._moving = 0  # characters of a line that the next one replaces
-        self.begin(0)
-
-    def begin(self, epoch: int) -> None:
-        """Training begins now, after this number of epochs."""
         self._printed = self._epoch = epoch
         self._since = time.monotonic()
 
-    def heard(self, row: Mapping[str, Any] | Within) -> None:
-        """An epoch has ended, or is under way."""
-        if isinstance(row, Within):
+    def heard(self, row: Mapping[str, Any] | int) -> None:
+        """An epoch has ended, or so many steps of all epochs are done."""
+        if isinstance(row, int):
             self._show_within(row)
             return
         done = row["epoch"] - self._epoch
@@ -52,23 +77,20 @@ class EpochLines:
         line += f", {terminal.clock(left)} left" if left else ""
         self._printed = row["epoch"]
         print(self._over_the_moving(line), flush=True)
-        heartbeat.say(line)
+        say(line)
 
-    def _show_within(self, now: Within) -> None:
+    def _show_within(self, steps: int) -> None:
         """A line that the next one replaces; in a batch the runner shows it."""
-        done, step = divmod(now.steps, self.steps)
-        taken = now.steps - self._epoch * self.steps
+        done, step = divmod(steps, self.steps)
+        line = f"Epoch {done + 1} of {self.epochs}: first step"
         if done > self._printed and step == 0:
             line = f"Epoch {done} of {self.epochs}: validation"
-        elif taken > 0:
+        elif taken := steps - self._epoch * self.steps:
             pace = (time.monotonic() - self._since) / taken
-            left = terminal.clock((self.epochs * self.steps - now.steps) * pace)
+            left = terminal.clock((self.epochs * self.steps - steps) * pace)
             line = f"Epoch {done + 1} of {self.epochs}: step {step} of {self.steps}, {left} left"
-        else:
-            waited = f"compiling, or in the first step, for {now.seconds:.0f} s"
-            line = f"Epoch {done + 1} of {self.epochs}: {waited}"
-        if heartbeat.watched():
-            heartbeat.say(line, heartbeat.MOVING)
+        if watched():
+            say(line, MOVING)
         else:
             print(self._over_the_moving(line), end="", flush=True)
             self._moving = len(line)

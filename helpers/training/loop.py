@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from helpers.errors import LoaderError, UserError
-from helpers.fairness import process_checks, training_checks
+from helpers.errors import LoaderError
+from helpers.fairness import process_checks, training_checks, training_loop
 from helpers.fairness.check_results import Check, FairnessCheck
+from helpers.fairness.observed import Observed, first_batches
 from helpers.networks import weights
 from helpers.record import run_identity, sections
 from helpers.training import (
-    after_training,
     checkpoint,
     image_data,
     launching,
@@ -26,28 +26,22 @@ from helpers.training import (
     notebook_recipe,
     showing,
 )
-from helpers.training.epoch_lines import Within
 from helpers.training.image_data import Data
 from helpers.training.run_state import RunState
-from helpers.training.step_clock import StepClock
-from helpers.training.training_notes import EvaluationNotes, RepeatNotes, TrainingNotes, Watching
+from helpers.training.training_notes import EvaluationNotes, TrainingNotes, Watching
 
-WEIGHTS, RUN = "weights.safetensors", "run"
-"""Their file, and what its metadata calls the id of the run that trained them."""
 METRIC = "metric as the notebook computes it"
 MOST_APART = 1e-6
 """Between a metric of the notebook and the recipe's."""
 
 
 class Loop:
-    """A process's notes while it trains; ``seconds`` are those of the last phase by name.
+    """A process's notes while it trains; ``seconds`` are those of the last phase by name."""
 
-    ``predict`` is the notebook's, from ``run.check``; ``repeat`` has the notes of a measurement.
-    """
-
-    clock: StepClock
+    clock: Watching
     notes: TrainingNotes
     evaluation: EvaluationNotes
+    _observed: tuple[Observed, ...]
 
     def __init__(self, run: RunState) -> None:
         self.run = run
@@ -56,10 +50,9 @@ class Loop:
         self.seconds: dict[str, float] = {}
         self.predict: Any = None
         self.first_step = self._data_seconds = float("nan")
-        self.trained = False
         self._step_seconds: list[float] = []
+        self._checkpoints = 0.0
         self._epoch, self.phase_now = 0, ""
-        self.repeat: RepeatNotes | None = None
 
     @cached_property
     def images(self) -> Data:
@@ -68,11 +61,7 @@ class Loop:
 
     @cached_property
     def processes(self) -> int:
-        """How many processes train; the first to ask has to be all of them.
-
-        Raises:
-            LoaderError: the launched processes have not joined.
-        """
+        """How many processes train; raises LoaderError where the launched have not joined."""
         found, started = len(self.run.gather(None)), self.run.setup.replicas
         if self.run.launched and found != started:
             raise LoaderError(
@@ -100,20 +89,12 @@ class Loop:
             kept = run.start.epoch + 1, run.recipe.epochs  # the epochs of which crops are kept
             self.notes.begin(self._epoch, keep=self._epoch in kept)
         try:
-            with (
-                launching.ends_in_order(run),
-                launching.memory_explained(run.setup.recipe.recipe),
-                run.monitor.phase(name, **about),
-            ):
+            with launching.explained(run), run.monitor.phase(name, **about):
                 run.framework.synchronize(run.own_devices)  # here and at the end, and only there
                 start = time.perf_counter()
                 yield
                 run.framework.synchronize(run.own_devices)
                 self.seconds[name] = time.perf_counter() - start
-        except BaseException as error:
-            if "clock" in vars(self):  # a function that failed has not left it
-                self.clock.__exit__(type(error), error, error.__traceback__)
-            raise
         finally:
             self.phase_now = ""
         if name == "train":
@@ -137,25 +118,20 @@ class Loop:
                 yield batch
                 watching.step()
 
-    def within(self, steps: int, seconds: float) -> None:
+    def within(self, steps: int) -> None:
         """Tell how far the epoch is."""
         before = (self._epoch - 1) * self.run.recipe.steps
-        self.run.tell(showing.progress, Within(before + steps, seconds))
+        self.run.tell(showing.progress, before + steps)
 
     @property
     def typical_step(self) -> float:
-        """Seconds of a step in training: the median, without the first of each epoch.
-
-        The last epoch's mean where no epoch of this process had two steps.
-        """
+        """The median seconds of a step, without the first of each epoch if there are others."""
         last = self.history[-1]
         return median(self._step_seconds or [last["train_seconds"] / last["steps"]])
 
     def log(self, loss: float, scores: np.ndarray, metric: float) -> None:
         """See :meth:`helpers.run.Run.log`."""
         run = self.run
-        if missing := [name for name in ("train", "validate") if name not in self.seconds]:
-            raise LoaderError(f'epoch {self._epoch} has no block: with run.phase("{missing[0]}")')
         measured, valid_loss = self._measured("valid", scores, metric)
         images = run.recipe.steps * run.recipe.batch_size * run.setup.replicas
         rates = self.notes.rates
@@ -179,7 +155,9 @@ class Loop:
             replica = self.notes.replica
             state = run.framework.dump_optimizer(replica)
             arrays = run.framework.dump_weights(replica.network)
-            self.writer.save(self.history, self.first_step, arrays, state)
+            start = time.perf_counter()
+            checkpoint.save(run.start, self.history, self.first_step, arrays, state)
+            self._checkpoints += time.perf_counter() - start
             run.tell(showing.progress, self.history[-1])
 
     def _measured(
@@ -203,10 +181,7 @@ class Loop:
     def test(self, scores: np.ndarray, metric: float) -> None:
         """See :meth:`helpers.run.Run.test`."""
         run, images = self.run, self.images
-        self.check_trained("run.test")
         run.tell(showing.remove, "test", "attribution")
-        if "test" not in self.seconds:
-            raise LoaderError('run.test needs a block before it: with run.phase("test")')
         _, loss = self._measured("test", scores, metric)
         each = run.gather((self.notes.evaluations, self.notes.moments, max(self.notes.metrics)))
         if run.rank:
@@ -227,20 +202,6 @@ class Loop:
         run.tell(showing.add, "test", result | more)
         run.tell(showing.tested, result)
 
-    def check_trained(self, what: str) -> None:
-        """Check that a training with these parameters has ended.
-
-        Raises:
-            UserError: there is none, or a parameter was changed since.
-        """
-        if not self.run.launched:  # else the launch has looked at them
-            self.run.check_parameters()
-        if not self.trained:
-            raise UserError(
-                f"{what} needs run.epochs, which did not run to the end: run the training cell "
-                "first"
-            )
-
     def updated(self, checks: list[Check], seconds: float = 0.0) -> None:
         """Take these rows into the fairness check, and record it."""
         self.fairness = self.fairness.updated(checks, seconds)
@@ -250,7 +211,6 @@ class Loop:
         """See :meth:`helpers.run.Run.epochs`."""
         run, start, framework = self.run, self.run.start, self.run.framework
         self.history, self.first_step = list(start.history), start.first_step
-        self.writer = checkpoint.Writer(start)
         if start.epoch:
             framework.load_weights(replica.network, start.weights)
             steps = start.epoch * run.recipe.steps
@@ -261,33 +221,66 @@ class Loop:
                 self._epoch = number + 1
                 yield number
                 if len(self.history) != self._epoch:
-                    said = f"epoch {self._epoch} ended without run.log(loss, scores, metric)"
-                    raise LoaderError(said)
-        with launching.ends_in_order(run):
+                    raise LoaderError(f"epoch {self._epoch} ended without run.log(...)")
+        with launching.explained(run):
             self._end(replica)
 
     def _end(self, replica: Any) -> None:
         """Save the weights, and check the training that has ended."""
-        run, framework = self.run, self.run.framework
+        run = self.run
         self.notes.look("in the saved file")
-        arrays = framework.dump_weights(replica.network)
+        arrays = run.framework.dump_weights(replica.network)
         if run.rank == 0:
-            weights.save(run.folder / WEIGHTS, arrays, {RUN: run.start.run})
-        self.writer.close()
-        logits = None
-        if self.predict is not None:
-            logits = after_training.of_each_device(run, self.predict, replica)
+            weights.save(run.folder / "weights.safetensors", arrays, {"run": run.start.run})
+        logits = self._of_each_device(replica) if self.predict is not None else None
         each = run.gather((weights.digest(arrays), logits, self.notes.observed()))
-        self.trained = True
         if run.rank:
             return
-        digests, known, self._observed = zip(*each, strict=True)
-        checks = after_training.checks(run, digests, known, self._observed)
+        digests, each_logits, self._observed = zip(*each, strict=True)
+        recipe, images, cpus = run.setup.recipe, len(run.train_split), run.setup.of_all_nodes.cpus
+        checks = training_checks.check_fairness(
+            self._observed, recipe, images, on_gpu=run.on_gpu, cpus=cpus
+        )
+        if self.predict is not None:
+            limit = training_loop.LIMITS[run.recipe.precision].values
+            world = run.setup.replicas
+            checks = process_checks.after_training(digests, each_logits, world, limit) + checks
         self.updated(checks)
-        run.tell(showing.say, after_training.in_words(checks))
+        run.tell(showing.table, FairnessCheck(tuple(checks)).table())
         run.tell(showing.add, "epochs", self.history)
-        said = sections.training(self.history, self.first_step, run.start.epoch)
-        said |= after_training.as_record(self._observed, self._step_seconds)
-        run.tell(showing.add, "training", said)
-        run.tell(showing.add, "checkpoint", run.start.as_record(self.writer.seconds))
-        run.tell(showing.trained, self.history, after_training.held(run, self._observed))
+        run.tell(showing.add, "training", self._as_record())
+        run.tell(showing.add, "checkpoint", run.start.as_record(self._checkpoints))
+        run.tell(showing.trained, self.history, self._held())
+
+    def _as_record(self) -> dict[str, Any]:
+        """The record's section ``training``."""
+        seen = self._observed[0].seen
+        said = sections.training(self.history, self.first_step, self.run.start.epoch)
+        said |= {"execution": seen.execution, "convolutions": seen.convolutions}
+        said |= {"threads": seen.threads, "first_batches": first_batches(self._observed)}
+        if steps := self._step_seconds:
+            extremes = {"minimum": min(steps), "maximum": max(steps)}
+            said["step_seconds"] = {"median": median(steps), **extremes}
+        return said
+
+    def _held(self) -> int | None:
+        """The most bytes that a device held in training; None if the driver tells of a GPU."""
+        if self.run.on_gpu:
+            pooled = (each.pooled for each in self._observed if each.pooled is not None)
+            return max(pooled, default=None)
+        most: int = max(each.resident for each in self._observed)
+        return most * len(self._observed) // self.run.setup.replicas
+
+    def _of_each_device(self, replica: Any) -> np.ndarray:
+        """Every device's logits for one batch of noise, (devices, images, outputs)."""
+        run, r, world = self.run, self.run.recipe, self.run.setup.replicas
+        count, own = r.batch_size, world // self.processes
+        shape = (count, r.crop, r.crop, run.images.recipe.planes)
+        pixels = np.random.default_rng(r.seed).integers(0, 256, shape, dtype=np.uint8)
+        targets = np.zeros_like(run.train_split.targets[:1]).repeat(count, axis=0)
+        numbers = run.rank * own * count + np.arange(own * count)
+        batch = run.framework.as_loaded(
+            np.concatenate([pixels] * own), np.concatenate([targets] * own), numbers
+        )
+        found: np.ndarray = np.asarray(self.predict(replica, [batch], world * count))
+        return found.reshape(world, count, -1)

@@ -15,7 +15,6 @@ from helpers.record import sections
 from helpers.training import measurement_rounds, other_programs, samplers, showing
 from helpers.training.measurement_rounds import TRAINED, Seconds
 from helpers.training.run_state import RunState
-from helpers.training.training_notes import RepeatNotes
 
 T = TypeVar("T")
 
@@ -54,7 +53,6 @@ def measure(run: RunState, measurements: Mapping[str, Callable[[int], Any]]) -> 
     """See :meth:`helpers.run.Run.measure`."""
     if wrong := [name for name in measurements if name not in MEASUREMENTS]:
         raise UserError(f"run.measure: {wrong[0]} is not one of {', '.join(MEASUREMENTS)}")
-    run.loop.check_trained("run.measure")
     run.tell(showing.remove, *MEASUREMENTS.values(), *FROM_THEM)
     recipe, world = run.setup.recipe, run.setup.replicas
     done = {kind: Amount() for kind in TRAINED}
@@ -115,23 +113,21 @@ def _timed(
     """
 
     def of_steps(steps: int) -> float:
-        notes = run.loop.repeat = RepeatNotes() if name in done else None
         before = run.loop.notes.watch.updates()
         vars(run.loop).pop("clock", None)
         take(steps + 1)
-        run.loop.repeat = None
         clock = getattr(run.loop, "clock", None)
         if clock is None or clock.steps < 2:
             raise LoaderError(
                 f"run.measure: {name} took fewer than 2 of {steps + 1} steps; let it take a step "
                 "for each batch of run.watch(...)"
             )
-        if notes is not None:
+        if name in done:
             counted = done[name]
             counted.wanted += steps + 1
             counted.steps += clock.steps
             counted.updates += run.loop.notes.watch.updates() - before
-            counted.images += notes.images
+            counted.images += clock.images
         # Some take more steps, one device after another.
         seconds: float = fmean(clock.step_seconds) * clock.steps / (steps + 1)
         return seconds

@@ -4,47 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from helpers.recipe import ScaledRecipe
+from helpers.recipe import Recipe, ScaledRecipe
 from helpers.training.image_data import Data
 
 
-@dataclass
-class NotebookRecipe:
-    """``r = run.recipe``: the recipe's settings, one attribute each.
+@dataclass(frozen=True, kw_only=True)
+class NotebookRecipe(Recipe):
+    """``r = run.recipe``: the recipe's settings, and what follows from images and devices.
 
-    ``batch_size`` is images per device, ``learning_rate`` that of one device, ``steps`` the
-    optimiser steps of an epoch on all devices, ``crop`` pixels a side, ``outputs`` the number of
-    findings or classes. ``mean`` and ``std`` normalise the three channels of an image in [0, 1].
+    ``batch_size`` and ``learning_rate`` are one device's, ``steps`` the optimiser steps of an epoch
+    on all devices, ``outputs`` the number of findings or classes.
     """
 
-    name: str
-    network: str
     outputs: int
-    task: str  # "multilabel" (a sigmoid for each finding) or "multiclass" (one softmax)
-    crop: int
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    epochs: int
     steps: int
-    batch_size: int
-    learning_rate: float
-    lr_scaling: str  # with the number of devices: "linear", "sqrt" or "none"
-    optimizer: str  # "adam" or "sgd"
     betas: tuple[float, float]
     epsilon: float
-    momentum: float
-    weight_decay: float  # added to the gradient of every weight
-    precision: str  # "fp32", "tf32", "bf16" or "fp16"
-    execution: str  # "default", "eager" or "compiled"
-    seed: int
-    warmup_steps: float = 0.0
-    milestones: tuple[int, ...] = ()  # steps from which the rate is multiplied by gamma
-    gamma: float = 1.0
     rates: Sequence[float] | None = None  # of the fairness check's steps
 
     def factor(self, step: int, scale: float) -> float:
@@ -57,10 +37,10 @@ class NotebookRecipe:
         """
         if self.rates is not None:
             return self.rates[min(step, len(self.rates) - 1)]
-        share = 1.0
-        if step < self.warmup_steps:
-            share = (1 + (scale - 1) * step / self.warmup_steps) / scale
-        return share * self.gamma ** sum(step >= each for each in self.milestones)
+        share, warmup = 1.0, self.warmup_epochs * self.steps
+        if step < warmup:
+            share = (1 + (scale - 1) * step / warmup) / scale
+        return share * self.lr_gamma ** sum(step >= e * self.steps for e in self.lr_milestones)
 
     @contextmanager
     def varied(self, **changes: Any) -> Iterator[None]:
@@ -75,20 +55,14 @@ class NotebookRecipe:
 
 def of(scaled: ScaledRecipe, images: Data) -> NotebookRecipe:
     """A recipe that is scaled to all devices, for these images."""
-    recipe, steps = scaled.recipe, scaled.steps(len(images.train))
-    named = (field.name for field in fields(NotebookRecipe))
-    settings = {name: getattr(recipe, name) for name in named if hasattr(recipe, name)}
-    settings |= {
-        "outputs": len(images.classes),
-        "steps": steps,
-        "betas": recipe.adam_betas,
-        "epsilon": recipe.adam_epsilon,
-        "momentum": recipe.rule.momentum,
-        "warmup_steps": recipe.warmup_epochs * steps,
-        "milestones": tuple(epoch * steps for epoch in recipe.lr_milestones),
-        "gamma": recipe.lr_gamma,
-    }
-    return NotebookRecipe(**settings)
+    recipe = scaled.recipe
+    return NotebookRecipe(
+        **vars(recipe),
+        outputs=len(images.classes),
+        steps=scaled.steps(len(images.train)),
+        betas=recipe.adam_betas,
+        epsilon=recipe.adam_epsilon,
+    )
 
 
 @dataclass(frozen=True)

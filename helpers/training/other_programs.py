@@ -1,18 +1,16 @@
 """Measure how much of a run's own cores other programs use, in its epochs and measured rounds.
 
 It is the time for which these cores are busy (with *steal*, what a hypervisor gave to others) less
-the CPU time of the run's own processes, the monitor's among them. Each of several ranks looks at
-its own devices' cores.
+the CPU time of the run's processes. Each of several ranks looks at its own devices' cores.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import psutil
@@ -20,14 +18,6 @@ import psutil
 from gpumon.host import busy_and_total
 from helpers.frameworks import rank_info
 from helpers.frameworks.cpu_cores import CpuDevice
-
-
-class Used(NamedTuple):
-    """The average number of cores that other programs used; if that is None, the reason."""
-
-    cores: int
-    used: float | None
-    reason: str | None = None
 
 
 class Watch:
@@ -46,12 +36,13 @@ class Watch:
         yield
         self._parts[part] = self._read() - before
 
-    def used(self) -> Used:
-        """Over all parts."""
-        if self._reason or not self._cores or not self._parts:
-            return Used(len(self._cores), None, self._reason)
-        clock, busy, own = np.sum([*self._parts.values()], axis=0)
-        return Used(len(self._cores), max(0.0, float((busy - own) / clock)))
+    def used(self) -> dict[str, Any]:
+        """The average number of cores over all parts; if that is None, the reason."""
+        used = None
+        if not self._reason and self._cores and self._parts:
+            clock, busy, own = np.sum([*self._parts.values()], axis=0)
+            used = max(0.0, float((busy - own) / clock))
+        return {"cores": len(self._cores), "used": used, "reason": self._reason}
 
     def _read(self) -> np.ndarray:
         try:
@@ -73,18 +64,9 @@ def counters(cores: Collection[int], root: int) -> np.ndarray:
     return np.array([time.monotonic(), busy, own])
 
 
-def as_record(each: Sequence[Used]) -> dict[str, Any]:
-    """The record's section ``other_programs``: of the host where they used the largest part."""
-    here = rank_info.here()
-    hosts = ("",) if here is None else here.hosts
-    found = []
-    for host in dict.fromkeys(hosts):
-        own = [one for one, of in zip(each, hosts, strict=False) if of == host]
-        reason = next((one.reason for one in own if one.reason), None)
-        used = None if reason else sum(one.used or 0.0 for one in own)
-        said = {"cores": sum(one.cores for one in own), "used": used, "reason": reason}
-        found.append(said | ({"host": host} if len(set(hosts)) > 1 else {}))
-    return max(
-        found,
-        key=lambda of: math.inf if of["used"] is None else of["used"] / max(1, of["cores"]),
-    )
+def as_record(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The record's section ``other_programs``, of all ranks; replicas look at the same cores."""
+    found = each if rank_info.here() else each[:1]
+    reason = next((one["reason"] for one in found if one["reason"]), None)
+    used = None if reason else sum(one["used"] or 0.0 for one in found)
+    return {"cores": sum(one["cores"] for one in found), "used": used, "reason": reason}

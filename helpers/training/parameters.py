@@ -37,9 +37,8 @@ NUMBERS: Mapping[str, tuple[type, float, float, tuple[str, ...]]] = {
 class Setup:
     """What a run uses: devices (of each node), scaled recipe, data and run folder, loader workers.
 
-    ``workers`` serve all devices together. ``own_cpus`` are the CPU devices that this process
-    drives, or those that its replicas do; ``cpus_of_nodes`` those of all nodes, in order, where a
-    launcher started several. Simulated nodes are all this machine.
+    ``workers`` serve all devices together. ``own_cpus`` are the CPU devices that this process or
+    its replicas drive, ``cpus_of_nodes`` those of all nodes. Simulated nodes are this machine.
     """
 
     devices: Devices
@@ -94,13 +93,8 @@ def resolve(
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
-    docs/notebooks.md describes the parameters.
-
-    Args:
-        notebook: what its runs' folders begin with.
-        framework: the module of ``helpers.frameworks`` that is to train, if one is.
-        nodes: how many machines, as the launcher of the run's ranks has it.
-        simulated_nodes: whether these are all this one.
+    docs/notebooks.md describes the parameters. ``framework`` is the module that is to train, if one
+    is; ``nodes`` and ``simulated_nodes`` are as the launcher of the run's ranks has them.
 
     Raises:
         UserError, data_prep.DataError: what was asked for cannot be had, or has a mistake.
@@ -109,7 +103,6 @@ def resolve(
     for what, name in {"recipe": recipe, "data": data, "run": run}.items():
         if not isinstance(name, str | Path):
             raise UserError(f"{what} is {name!r}: give a name in quotes, or 'auto'")
-    seed = int(check_number("seed", seed))
     cores_per_device = cpu_cores.SHARED if simulated_nodes else cores_per_device
     found = device_helpers.resolve(devices, cores_per_device)
     if found.kind == "gpu":  # the driver's order, as above; CUDA puts the fastest of them first
@@ -120,20 +113,20 @@ def resolve(
         "warmup_epochs": check_number("warmup_epochs", warmup_epochs),
         "epochs": check_number("epochs", epochs),
         "execution": execution,
+        "seed": int(check_number("seed", seed)),
     }
     changes = {name: value for name, value in asked.items() if value != "default"}
-    changes |= {"seed": seed, "precision": device_helpers.precision(precision)}
+    changes["precision"] = device_helpers.precision(precision)
     chosen = lookup(recipe, demo=found.kind == "cpu", **changes)
     if framework and (reason := chosen.lacks(framework)):
         raise UnsupportedError(reason)
-    each, images = check_number("num_workers", num_workers), check_number("batch_size", batch_size)
-    if isinstance(images, int):
+    each = check_number("num_workers", num_workers)
+    if isinstance(images := check_number("batch_size", batch_size), int):
         chosen = chosen.with_batch_size(images)
     folder = prepare_data(chosen, chosen.folder if data == "auto" else data)
     chosen = fit_to_images(chosen, folder)
     if run == "auto":
-        name = device_helpers.run_name(notebook, found.count, nodes)
-        run = paths.RUNS / BY_HAND / name
+        run = paths.RUNS / BY_HAND / device_helpers.run_name(notebook, found.count, nodes)
     workers = default_workers(found, nodes, nodes == 1 or simulated_nodes)
     if isinstance(each, int):
         workers = each * found.count * nodes
@@ -149,23 +142,15 @@ def resolve(
 
 
 def default_workers(devices: Devices, nodes: int = 1, virtual: bool = True) -> int:
-    """Up to 8 loader workers a device, and no more than there are CPU cores for them.
-
-    The number is for all nodes together; simulated nodes share this machine's cores.
-    """
+    """Up to 8 loader workers for each device of all nodes, and no more than there are cores."""
     if devices.cpus:
         return nodes * sum(min(8, len(cpu.cores)) for cpu in devices.cpus)
-    if virtual:
-        return min(8 * devices.count * nodes, core_count())
-    return nodes * min(8 * devices.count, core_count())
+    machines = 1 if virtual else nodes
+    return machines * min(8 * devices.count * nodes // machines, core_count())
 
 
 def check_number(what: str, value: float | str) -> float | str:
-    """A parameter of ``NUMBERS`` as a user gave it: a number, or one of its words.
-
-    Raises:
-        UserError: it is neither.
-    """
+    """A parameter of ``NUMBERS``: a number, or one of its words; else raises UserError."""
     kind, least, most, words = NUMBERS[what]
     if value in words:
         return value

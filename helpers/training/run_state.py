@@ -1,68 +1,81 @@
-"""The state of a run, which the functions behind ``helpers.run`` read and change."""
+"""The state of a run, and how it begins: by its notebook's parameters, resolved on this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from dataclasses import replace
+from importlib import import_module
+from inspect import signature
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from helpers import record
-from helpers.errors import UserError
-from helpers.frameworks import rank_info, replicas
-from helpers.training import heartbeat, image_data, notebook_recipe, other_programs, samplers
-from helpers.training.notebook_recipe import NotebookRecipe, Split
+from helpers.errors import UnsupportedError, UserError
+from helpers.frameworks import (
+    cpu_cores,
+    networks_of,
+    original,
+    precisions,
+    rank_info,
+    replicas,
+    row_of,
+    why_not,
+)
+from helpers.frameworks import devices as device_helpers
+from helpers.launch import torchrun
+from helpers.record import this_notebook
+from helpers.training import (
+    epoch_lines,
+    image_data,
+    notebook_recipe,
+    other_programs,
+    parameters,
+    samplers,
+)
 from helpers.training.parameters import Setup
 
 if TYPE_CHECKING:
     from helpers.frameworks.interface import Found
     from helpers.training.checkpoint import Checkpoint
-    from helpers.training.epoch_lines import EpochLines
+
+R = TypeVar("R", bound="RunState")
+OF_LAUNCHERS = ("nodes", "simulated_nodes")
+PARAMETERS = {
+    name: parameter.default
+    for name, parameter in list(signature(parameters.resolve).parameters.items())[2:]
+    if name not in OF_LAUNCHERS
+}
+"""What a notebook's parameters cell may set apart from ``resume``, with the defaults."""
 
 
 class RunState:
     """A run as the library sees it; ``helpers.run.Run`` has what a notebook calls, too.
 
-    ``own_devices`` are those of this process. ``other_arrays`` are the reference's, during the
-    fairness check, in place of the initial weights. ``names`` are the notebook's ``globals()``,
-    ``given`` its parameters as they were when the run began. ``launched`` says whether
-    ``run.launch`` starts the processes, or runs in them; ``begun``, whether a training has begun of
-    which no epoch was asked for yet. ``start`` is from where it continues, ``held`` the most bytes
-    that a device held in training. Only the notebook's process has ``names``, ``record`` and
-    ``lines``.
+    ``own_devices`` are this process's. ``other_arrays`` take the place of the initial weights
+    during the fairness check. ``names`` are the notebook's ``globals()``, ``given`` its parameters.
+    ``launched`` says whether ``run.launch`` starts the processes, ``begun`` whether a training has
+    begun of which no epoch was asked for yet, ``held`` the most bytes of a device in training. Only
+    the notebook's process has ``names``, ``record`` and ``lines``.
     """
 
     last: ClassVar[dict[int, RunState]] = {}
     """The run that began last, of each notebook: by the identity of its ``globals()``."""
-    recipe: NotebookRecipe
-    train_split: Split
-    valid_split: Split
-    test_split: Split
-    devices: tuple[Any, ...]
-    on_gpu: bool
-    workers: int
-    backend: str
-    folder: Path
     start: Checkpoint
-    lines: EpochLines
+    lines: epoch_lines.EpochLines
     loop: Any
     initial: Any
 
-    def __init__(
-        self,
-        notebook: Path,
-        framework: ModuleType,
-        setup: Setup,
-        devices: tuple[Any, ...],
-        names: Mapping[str, Any],
-        given: Mapping[str, Any],
-    ) -> None:
-        self.framework, self.setup, self.folder = framework, setup, setup.folder
-        self.names, self.given, here = names, given, rank_info.here()
-        self.devices = self.own_devices = devices
-        self.on_gpu = setup.devices.kind == "gpu"
+    def __init__(self, framework: ModuleType, names: Mapping[str, Any], values: Any) -> None:
+        notebook = this_notebook.find(values)
+        self.framework, self.names, here = framework, names, rank_info.here()
+        self.given = _given(framework, values)
+        self.setup = setup = _set_up(framework, notebook.stem, self.given)
+        kind = setup.devices.kind
+        self.devices = self.own_devices = tuple(framework.list_devices(kind, setup.devices.count))
+        framework.configure(setup.recipe.recipe.precision, kind)
+        self.notebook, self.folder, self.on_gpu = notebook.stem, setup.folder, kind == "gpu"
         self.workers = -(-setup.workers // setup.replicas)
         self.backend = "nccl" if self.on_gpu else "gloo"
         self.rank = 0 if here is None else here.rank
@@ -76,10 +89,8 @@ class RunState:
         self.valid_split = notebook_recipe.split(self.images, "valid")
         self.test_split = notebook_recipe.split(self.images, "test")
         # Drawn live, except in an experiment, which runs unattended and is measured.
-        self.monitor = samplers.of_process(setup.folder, live=not heartbeat.watched())
-        # Simulated nodes have the same cores: each would take the others for other programs.
-        apart = setup.nodes == 1 or not setup.simulated_nodes
-        self.others = other_programs.Watch(setup.own_cpus if apart else ())
+        self.monitor = samplers.of_process(setup.folder, live=not epoch_lines.watched())
+        self.others = other_programs.Watch(setup.own_cpus)
         self.record = record.start(
             setup.folder,
             notebook=notebook.stem,
@@ -100,18 +111,12 @@ class RunState:
         return self.initial.arrays if self.other_arrays is None else self.other_arrays
 
     def gather(self, value: Any) -> list[Any]:
-        """Every process's value, in their order, in each of them."""
-        # Those of a launch by what its main has joined them; ranks that run the whole notebook, and
-        # a process that is alone, without the framework.
-        gathered = self.framework.gather if self.launched else rank_info.exchange
-        found: list[Any] = gathered(value)
+        """Every process's value, in their order, in each of them; a launch's by the framework."""
+        found: list[Any] = (self.framework.gather if self.launched else rank_info.exchange)(value)
         return found
 
     def apart(self, function: Callable[[], Found]) -> Found:
-        """What a function returns that uses the devices, before the notebook does.
-
-        Where the notebook must not have started them yet, another process calls it.
-        """
+        """What a function returns that uses devices, which another process starts if need be."""
         found: Callable[..., Found] | None = getattr(self.framework, "apart", None)
         return function() if found is None else found(function, self.own_devices)
 
@@ -122,22 +127,67 @@ class RunState:
         elif self.rank == 0:
             function(self, *args)
 
-    def check_parameters(self) -> None:
-        """Check that the parameters are still those with which the run began.
-
-        Raises:
-            UserError: a parameter was changed since.
-        """
-        for name, was in self.given.items():
-            now = self.names.get(name, was)
-            if name != "run" and repr(now) != repr(was):
-                raise UserError(
-                    f"{name} is now {now!r} and was {was!r} when helpers.begin ran: run that cell "
-                    "again"
-                )
-
     def end(self) -> None:
         """Stop the monitor and close the record; the notebook's names are let go."""
         self.last.pop(id(self.names), None)
         samplers.stop(self.monitor)
         self.record.close()
+
+
+def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R:
+    """See :func:`helpers.begin`; ``kind`` is the class of the run."""
+    values = dict(names)
+    if isinstance(before := values.get("run"), RunState):
+        values["run"] = before.given["run"]
+    if id(names) in RunState.last:  # the parameters' cell may have set ``run`` anew
+        RunState.last[id(names)].end()
+    if torchrun.started_this():
+        torchrun.join(values)
+    if framework in precisions.WITHOUT_SWITCH:  # it is read as libraries are loaded
+        precisions.allow_tf32(device_helpers.precision(values.get("precision", "auto")) != "fp32")
+    module = import_module(f"helpers.frameworks.{framework}")
+    run = RunState.last[id(names)] = kind(module, names, values)
+    row = row_of(run.notebook)
+    if rank_info.here() is None and row is not None and row.rank_a_device:
+        replicas.warm_up()
+    return run
+
+
+def _given(framework: ModuleType, names: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters in a notebook's ``globals()``, and the defaults of those it does not set."""
+    own: Mapping[str, Any] = getattr(framework, "OWN_PARAMETERS", {})
+    if not isinstance(resume := names.get("resume", False), bool):
+        raise UserError(f"resume is {resume!r}: give True or False")
+    known = {name: names.get(name, default) for name, default in PARAMETERS.items()}
+    return known | {name: names[name] for name in own} | {"resume": resume}
+
+
+def _set_up(framework: ModuleType, notebook: str, given: Mapping[str, Any]) -> Setup:
+    """The parameters resolved, for this process's part of the devices."""
+    here, module = rank_info.here(), framework.__name__.rpartition(".")[2]
+    row = row_of(shipped := original(notebook, module))
+    if here is None and (why := row.ranks_only if row else ""):
+        raise UserError(
+            f"{why}, which a launcher starts: in a terminal run: rosetta run "
+            f"--notebooks {notebook} --devices N"
+        )
+    nodes, virtual = (1, False) if here is None else (here.nodes, here.virtual)
+    with rank_info.first_rank_first():  # it may generate images
+        setup = parameters.resolve(
+            notebook,
+            networks_of(module),
+            **{name: given[name] for name in PARAMETERS},
+            nodes=nodes,
+            simulated_nodes=virtual,
+        )
+    if why := why_not(shipped, setup.nodes, setup.recipe.recipe.execution):
+        raise UnsupportedError(why)
+    for name, check in getattr(framework, "OWN_PARAMETERS", {}).items():
+        check(given[name], setup.devices.kind == "gpu", setup.replicas)
+    if cpus := setup.devices.cpus:  # before the framework starts its threads
+        alone = here is not None and here.ranks_a_node == len(cpus)  # a rank for each device
+        mine = cpus[here.local_rank : here.local_rank + 1] if here and alone else cpus
+        cpu_cores.confine(mine)
+        every = tuple(cpu for each in rank_info.exchange(mine) for cpu in each)
+        setup = replace(setup, own_cpus=mine, cpus_of_nodes=every)
+    return setup

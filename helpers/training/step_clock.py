@@ -2,71 +2,57 @@
 
 A framework that queues its work returns from a step long before the device has done it, and a loop
 that waited for the device would slow down what is to be measured. So a second thread waits for each
-step's result and notes when it was there. What counts as waiting for data is the time between the
-moment the devices had finished everything and the moment the next batch had arrived: while they are
-busy, a late batch costs nothing.
+step's result. Waiting for data is the time from the moment the devices had finished everything to
+the moment the next batch had arrived: while they are busy, a late batch costs nothing.
 """
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import pairwise
 from queue import SimpleQueue
-from threading import Event, Thread
-from typing import Any
+from threading import Thread
+from typing import Any, Self
 
-from helpers.training import heartbeat
+from helpers.training import epoch_lines
 
 Wait = Callable[[], None]
 TELL_SECONDS = 5.0
-"""Between two calls of a clock's ``report``."""
 
 
 class StepClock:
-    """``with StepClock(framework.queued) as clock``, around one epoch's loop::
-
-        for batch in loader:
-            clock.arrived(time.perf_counter())
-            clock.queued(train_step(batch))
+    """Entered around one epoch's loop, which calls :meth:`arrived` and :meth:`queued` in turn.
 
     Args:
         completion: the framework module's ``queued``.
-        report: called from a thread, every ``TELL_SECONDS`` while the loop runs, with the number of
-            steps that are done and the seconds since the loop's start.
+        report: gets the number of steps done, at the start and every ``TELL_SECONDS`` or later.
     """
 
     def __init__(
         self,
         completion: Callable[[Any], Wait | None],
-        report: Callable[[int, float], None] | None = None,
+        report: Callable[[int], None] = lambda steps: None,
     ) -> None:
         self._completion, self._report = completion, report
-        self._over = Event()
         self._arrived: list[float] = []
         self._done: list[float] = []
         self._pending: SimpleQueue[Wait | None] = SimpleQueue()
-        self._teller: Thread | None = None
         self._watcher: Thread | None = None
         self._error: BaseException | None = None
-        self._start = float("nan")
+        self._start = self._told = float("nan")
 
-    def __enter__(self) -> "StepClock":
-        self._start = time.perf_counter()
-        if self._report is not None:
-            self._teller = Thread(target=self._tell, args=(self._report,), daemon=True)
-            self._teller.start()
+    def __enter__(self) -> Self:
+        self._report(0)
+        self._start = self._told = time.perf_counter()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *raised: Any) -> None:
-        self._over.set()
-        if self._teller is not None:
-            self._teller.join()
-        if self._watcher is not None:
-            self._pending.put(None)
-            if kind is None:  # after an error the devices may never finish
-                self._watcher.join()
-                if self._error is not None:
-                    raise self._error
+        if self._watcher is None:
+            return
+        self._pending.put(None)
+        if kind is None:  # after an error the devices may never finish
+            self._watcher.join()
+            if self._error is not None:
+                raise self._error
 
     def arrived(self, at: float) -> None:
         """The next batch arrived at this time of ``time.perf_counter``."""
@@ -106,12 +92,10 @@ class StepClock:
 
     def _note(self) -> None:
         self._done.append(time.perf_counter())
-        heartbeat.beat()
-
-    def _tell(self, report: Callable[[int, float], None]) -> None:
-        while not self._over.wait(TELL_SECONDS):
-            with suppress(OSError):  # of the listener
-                report(self.steps, time.perf_counter() - self._start)
+        epoch_lines.beat()
+        if self._done[-1] - self._told >= TELL_SECONDS:
+            self._told = self._done[-1]
+            self._report(self.steps)
 
     def _watch(self) -> None:
         try:

@@ -36,11 +36,7 @@ LOOKED_AT = 8
 
 
 def parts_of(batch: Any) -> tuple[Any, Any, Any]:
-    """Pixels, targets and numbers of a batch, wherever they are.
-
-    Raises:
-        LoaderError: the batch has other parts.
-    """
+    """Pixels, targets and numbers of a batch; raises LoaderError where it has other parts."""
     if not isinstance(batch, tuple | list) or len(batch) != 3:
         raise LoaderError(
             "run.watch: a batch must be pixels, targets and the images' numbers; let the dataset "
@@ -76,7 +72,7 @@ class Batches:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The numbers of all images; which are in the split; which of these have other labels.
 
-        Without what fills a batch up, if batches may be ``filled``.
+        Batches may be ``filled`` up to their size.
         """
         numbers = joined([np.zeros(0, int), *self._numbers]).astype(np.int64)
         labels = joined([split.targets[:0], *self._targets])
@@ -99,8 +95,7 @@ class TrainingNotes:
         held = run.framework.dump_weights(replica.network)
         self._others = training_checks.other_arrays(held, start)
         trained = (array for name, array in start.items() if not name.endswith(RUNNING))
-        # No reference knows an own network.
-        own = run.recipe.network == "own"
+        own = run.recipe.network == "own"  # which no reference knows
         self._weights = None if own else sum(array.size for array in trained)
         self.rates: list[tuple[int, float]] = []
         self.epochs: list[Epoch] = []
@@ -123,8 +118,7 @@ class TrainingNotes:
         """The loop is going to take a step on this batch.
 
         Raises:
-            LoaderError: it has other than the recipe's number of images. A mean over the ranks
-                would be wrong, and some frameworks would wait for ever for a rank's other shape.
+            LoaderError: it has other than the recipe's number of images.
         """
         if (images := batch_arrays.own_length(parts_of(batch)[2])) != self.images:
             raise LoaderError(
@@ -139,8 +133,8 @@ class TrainingNotes:
         number = (self._epoch - 1) * self.run.recipe.steps + self._taken
         self._taken += 1
         r = self.run.recipe
-        known = self._taken in (1, r.steps) or number < r.warmup_steps or not self.watch.waits
-        if known and (rate := self.watch.rate()) is not None:
+        known = self._taken in (1, r.steps) or number < r.warmup_epochs * r.steps
+        if (known or not self.watch.waits) and (rate := self.watch.rate()) is not None:
             self.rates.append((number, rate))
         if self.watch.live and self._taken == 1 and not self.epochs:
             self.look("after the first step", trained=True)
@@ -151,7 +145,7 @@ class TrainingNotes:
         """The epoch is over: its images and labels are compared with the table.
 
         Raises:
-            LoaderError: it took more or fewer steps than the recipe has, so the rates are wrong.
+            LoaderError: it took more or fewer steps than the recipe has.
         """
         self.look(f"after epoch {self._epoch}", trained=not self.watch.live)
         steps = self.run.recipe.steps
@@ -202,16 +196,6 @@ class TrainingNotes:
         )
 
 
-class RepeatNotes:
-    """The number of images that one process received in a measurement."""
-
-    images = 0
-
-    def batch(self, batch: Any) -> None:
-        """The loop is going to take a step on this batch."""
-        self.images += batch_arrays.own_length(parts_of(batch)[0])
-
-
 class EvaluationNotes(Batches):
     """Which images of a split one process evaluated."""
 
@@ -240,34 +224,31 @@ class EvaluationNotes(Batches):
         return Evaluation(name, len(numbers), own, wrong + len(bad))
 
 
-class Watching:
-    """The notes on a loop over batches, in the phase in which this is made.
+class Watching(StepClock):
+    """The clock of a loop over batches, and notes on these by the phase in which this is made.
 
-    A context manager: its clock runs inside. ``interface.Watching`` documents the calls.
+    ``interface.Watching`` documents the calls. ``images`` came where no notes are taken.
     """
 
     def __init__(self, loop: Any) -> None:
         run, phase = loop.run, loop.phase_now
         self._device, self._training = run.own_devices[0], phase == "train"
-        self._notes: Any = loop.notes if self._training else loop.repeat
+        told = [loop.within] if self._training and run.rank == 0 else []
+        super().__init__(run.framework.queued, *told)
+        self._notes: Any = loop.notes if self._training else None
         if phase in ("validate", "test"):
             self._notes = loop.evaluation
-        report = loop.within if self._training and run.rank == 0 else None
-        self._clock = loop.clock = StepClock(run.framework.queued, report)
-
-    def __enter__(self) -> Watching:
-        self._clock.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._clock.__exit__(*raised)
+        self.images = 0
+        loop.clock = self
 
     def batch(self, batch: Any, at: float) -> None:
-        self._clock.arrived(at)
-        if self._notes is not None:
+        self.arrived(at)
+        if self._notes is None:
+            self.images += batch_arrays.own_length(parts_of(batch)[0])
+        else:
             self._notes.batch(batch)
 
     def step(self) -> None:
-        self._clock.queued(self._device)
+        self.queued(self._device)
         if self._training:
             self._notes.step()

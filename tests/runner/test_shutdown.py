@@ -16,7 +16,7 @@ from helpers import paths, record
 from helpers.__main__ import main
 from helpers.record import processes
 from helpers.runner import experiments, hangs, plans, progress_board
-from helpers.training import heartbeat
+from helpers.training import epoch_lines
 from helpers.training.step_clock import StepClock
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
@@ -126,15 +126,15 @@ def test_a_run_that_hangs_is_ended_and_says_so(suite: Suite) -> None:
 
 def test_steps_are_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hangs, "EVERY_SECONDS", 0.05)
-    monkeypatch.setenv(heartbeat.VARIABLE, str(tmp_path / heartbeat.FILE))
+    monkeypatch.setenv(epoch_lines.VARIABLE, str(tmp_path / epoch_lines.FILE))
     watch = hangs.Watch(tmp_path, 0.01)
     with StepClock(lambda result: None) as clock:
         for _ in range(20):
-            monkeypatch.setattr(heartbeat._Last, "beat", -1.0)  # each may touch the file
+            monkeypatch.setattr(epoch_lines._Last, "beat", -1.0)  # each may touch the file
             clock.queued(None)
             time.sleep(0.06)
             watch.look()
-    assert (tmp_path / heartbeat.FILE).exists()
+    assert (tmp_path / epoch_lines.FILE).exists()
     with pytest.raises(hangs.Stalled, match=r"stopped as hung: for 0\.01 minutes"):
         while True:
             watch.look()
@@ -147,7 +147,7 @@ def test_where_a_run_is_in_an_epoch_is_no_sign_of_life_and_in_no_log(
 ) -> None:
     """It is written on a clock: a collective that waits for ever would look like progress."""
     monkeypatch.setattr(hangs, "EVERY_SECONDS", 0.05)
-    monkeypatch.setenv(heartbeat.VARIABLE, str(tmp_path / heartbeat.FILE))
+    monkeypatch.setenv(epoch_lines.VARIABLE, str(tmp_path / epoch_lines.FILE))
     heard: list[tuple[str, bool]] = []
     lines = progress_board.Board(experiments.Experiment(tmp_path, plans.make_plan(devices=[1])))
 
@@ -156,11 +156,11 @@ def test_where_a_run_is_in_an_epoch_is_no_sign_of_life_and_in_no_log(
         lines.tell(line, moving)
 
     watch = hangs.Watch(tmp_path, 0.01, hear)
-    heartbeat.say("Epoch 1 of 2: loss 1")
+    epoch_lines.say("Epoch 1 of 2: loss 1")
     with pytest.raises(hangs.Stalled):
         for number in range(400):
             line = f"Epoch 2 of 2: in the first step, for {number} s"
-            heartbeat.say(line, heartbeat.MOVING)
+            epoch_lines.say(line, epoch_lines.MOVING)
             watch.look()
             time.sleep(0.02)
     assert ("Epoch 1 of 2: loss 1", False) in heard and any(moving for _, moving in heard)

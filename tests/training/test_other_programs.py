@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from helpers.frameworks import rank_info
 from helpers.frameworks.cpu_cores import CpuDevice
 from helpers.frameworks.rank_info import Place
 from helpers.training import other_programs
-from helpers.training.other_programs import Used, Watch
+from helpers.training.other_programs import Watch
 
 TWO = (CpuDevice((0,), 1), CpuDevice((1, 2), 1))
 """The second has two hardware threads of a core."""
@@ -26,7 +27,7 @@ def test_busy_time_that_is_not_the_runs_is_of_others(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(other_programs, "counters", lambda cores, root, c=counts: next(c))
         with watch.during("epochs"):
             pass
-    assert watch.used() == Used(3, 0.6)
+    assert watch.used() == {"cores": 3, "used": 0.6, "reason": None}
 
 
 @pytest.mark.parametrize(
@@ -55,13 +56,18 @@ def test_this_systems_counters_are_understood() -> None:
     assert 0.45 < own < 5 and 0 <= busy <= clock + 0.1
 
 
-def test_of_several_hosts_the_worst_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has two ranks, which look at cores of their own."""
-    names, none = ("a", "a", "b", "b"), ("",) * 4
-    place = Place(0, 4, 2, False, 2, "cpu", names, none, none, 1)
+def test_ranks_have_cores_of_their_own_and_replicas_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    each: list[dict[str, Any]] = [
+        {"cores": 1, "used": 0.25, "reason": None},
+        {"cores": 1, "used": 0.5, "reason": None},
+    ]
+    assert other_programs.as_record(each) == each[0]
+    names, none = ("a", "b"), ("",) * 2
+    place = Place(0, 2, 2, False, 1, "cpu", names, none, none, 1)
     monkeypatch.setattr(rank_info._Here, "place", place)
-    each = [Used(1, 0.3), Used(1, 0.1), Used(1, 0.5), Used(1, 0.25)]
+    assert other_programs.as_record(each) == {"cores": 2, "used": 0.75, "reason": None}
+    each[0] |= {"used": None, "reason": "no /proc"}
     found = other_programs.as_record(each)
-    assert found == {"cores": 2, "used": 0.75, "reason": None, "host": "b"}
-    each[0] = Used(1, None, "no /proc")
-    assert other_programs.as_record(each)["reason"] == "no /proc"
+    assert found == {"cores": 2, "used": None, "reason": "no /proc"}

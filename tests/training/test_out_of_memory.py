@@ -1,10 +1,15 @@
 """Running out of memory names the batch and the way out, whatever framework says it."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from helpers.errors import UserError
 from helpers.recipe import lookup
 from helpers.training import launching
+
+RUN: Any = SimpleNamespace(recipe=lookup("chexnet"), monitor=None)
 
 
 @pytest.mark.parametrize(
@@ -26,10 +31,10 @@ from helpers.training import launching
 )
 def test_it_names_the_batch_and_the_way_out(error: Exception) -> None:
     said = r"^out of memory at 64 images of 224 px per device: set batch_size = 32; a"
-    with pytest.raises(UserError, match=said), launching.memory_explained(lookup("chexnet")):
+    with pytest.raises(UserError, match=said), launching.explained(RUN):
         raise error
 
 
 def test_another_error_is_not_hidden() -> None:
-    with pytest.raises(RuntimeError, match="shape"), launching.memory_explained(lookup("chexnet")):
+    with pytest.raises(RuntimeError, match="shape"), launching.explained(RUN):
         raise RuntimeError("shape mismatch")
