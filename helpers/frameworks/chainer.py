@@ -50,20 +50,10 @@ WORKSPACE = 512 * 2**20
 than this would be missing for the batch on a GPU of 16 GB (one block of it stays in the pool)."""
 
 SKIPPED = {
-    **precisions.ON_GPUS_ONLY,
     "bf16": "Chainer has no bfloat16",
     "fp16": (
         "Chainer's mixed16 stores the weights in float16, where the others round only products"
     ),
-    "overlapped communication": "its updaters reduce the gradients after the whole backward pass",
-    "training loss of all devices on GPUs": (
-        "MultiprocessParallelUpdater keeps the other processes' losses"
-    ),
-    "the same bits from the same seed on GPUs": (
-        "cuDNN's convolutions are reproducible only with chainer.config.cudnn_deterministic, which "
-        "is not set"
-    ),
-    "pretrained DenseNet121": "Chainer and chainercv publish none; torchvision's file is converted",
 }
 
 

@@ -19,16 +19,6 @@ from helpers.frameworks import chainer as alone
 from helpers.frameworks.chainer import *
 from helpers.frameworks.chainer import _dtype_of, _MeanLoss, _trained
 
-# What ChainerMN cannot do, and why.
-SKIPPED = {
-    **alone.SKIPPED,
-    "overlapped communication": (
-        "the multi-node optimiser reduces the gradients after the whole backward pass; with double "
-        "buffering they would be those of the step before"
-    ),
-}
-del SKIPPED["training loss of all devices on GPUs"]  # here each rank has its own, and adds it
-
 
 def _check_all_reduce(all_reduce: str, on_gpu: bool, ranks: int) -> tuple[str, grids.Shape]:
     """The communicator and the grid that a notebook's parameters cell names.

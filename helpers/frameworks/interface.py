@@ -97,11 +97,7 @@ class Framework(Protocol):
 
     @property
     def SKIPPED(self) -> Mapping[str, str]:
-        """What the framework cannot do, and why.
-
-        A name that ends in "on CPUs" or "on GPUs" applies to these devices only. The fairness check
-        looks up "training in float64".
-        """
+        """Why it lacks a precision, or "training in float64" and what else the check looks up."""
 
     def versions(self) -> dict[str, str]:
         """Versions of the framework and of the libraries its speed depends on."""

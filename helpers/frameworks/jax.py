@@ -41,13 +41,7 @@ Model: TypeAlias = nnx.Module
 NAME = "JAX"
 KERNEL = "jax"
 
-SKIPPED = {
-    **precisions.ON_GPUS_ONLY,
-    **precisions.LEFT_TO_PYTORCH,
-    "the same bits from the same seed on GPUs": (
-        "XLA picks its algorithms by their speed, which may be others in another run"
-    ),
-}
+SKIPPED = precisions.LEFT_TO_PYTORCH
 
 ON_CPUS = (
     "--xla_backend_optimization_level=1 --xla_cpu_collective_call_terminate_timeout_seconds=600"

@@ -53,10 +53,6 @@ NAME = "Keras"
 KERNEL = "tensorflow"
 
 SKIPPED = {
-    **{
-        what: backend.SKIPPED[what]
-        for what in ("tf32 on CPUs", "the same bits from the same seed on GPUs")
-    },
     **precisions.LEFT_TO_PYTORCH,
     "weight decay in the gradient": (
         "Keras's optimisers shrink the weights apart from the gradient (decoupled)"

@@ -33,7 +33,6 @@ NAME = "MXNet Gluon"
 KERNEL = "mxnet"
 
 SKIPPED = {
-    **precisions.ON_GPUS_ONLY,
     "bf16": (
         "contrib.amp has bfloat16 for CPUs only, and changes the operators of the whole process "
         "for good: the fairness check's network in float64 then fails"
@@ -41,21 +40,6 @@ SKIPPED = {
     "fp16": (
         "contrib.amp has float16 for GPUs only, and its loss scaling makes Python wait for the "
         "devices in every step"
-    ),
-    "unbiased running variance on CPUs": (
-        "on CPUs, Gluon's BatchNorm keeps the biased variance, (n-1)/n of PyTorch's, and cannot "
-        "keep the unbiased one. n is images per device x height x width of the layer"
-    ),
-    "synchronised BatchNorm": "gluon.contrib's SyncBatchNorm hangs on two CPU contexts",
-    "static shapes": (
-        "hybridize(static_shape=True) spoils the running statistics of BatchNorm on two contexts"
-    ),
-    "the same bits from the same seed on GPUs": (
-        "cuDNN's convolutions are deterministic only with MXNET_ENFORCE_DETERMINISM=1, which is "
-        "not set"
-    ),
-    "Hopper GPUs and later": (
-        "the last wheels, mxnet-cu117 1.9.1, hold machine code for sm_50 to sm_86 and no PTX"
     ),
 }
 
@@ -168,16 +152,11 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     parameters = _named(model)
     weight_layout.refuse(sorted(parameters.keys() ^ weights.keys()))
     for name, parameter in parameters.items():
-        array, known = weights[name], parameter.shape
-        # A zero is a size that Gluon would infer at the first batch.
-        if len(known) != array.ndim or any(
-            size not in (0, -1, wanted) for size, wanted in zip(known, array.shape, strict=True)
-        ):
-            raise ValueError(f"weights do not fit the model: {name} {array.shape}, not {known}")
-        if known != array.shape:
-            parameter.shape = array.shape
-            parameter.initialize(mx.init.Zero(), parameter.list_ctx(), force_reinit=True)
-        parameter.set_data(mx.nd.array(array, dtype=array.dtype))
+        array = mx.nd.array(weights[name], dtype=weights[name].dtype)
+        try:  # a size that Gluon would infer at the first batch is set
+            parameter._load_init(array, None, cast_dtype=True)
+        except AssertionError as error:
+            raise ValueError(f"weights do not fit the model: {name}: {error}") from None
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
@@ -280,7 +259,8 @@ def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
     """What ``Trainer.step(N)`` hands to its optimiser after the all-reduce."""
-    return _gradients(model, images, targets, devices, "device", len(images))
+    loss, found = _summed(model, images, targets, devices, "device")
+    return loss / len(images), {name: each / len(images) for name, each in found.items()}
 
 
 def rank_gradients(
@@ -290,24 +270,19 @@ def rank_gradients(
     here = rank_info.here()
     assert here is not None, "there is one node"
     x, y = (np.array_split(array, here.ranks)[here.rank] for array in (images, targets))
-    loss, found = _gradients(model, x, y, devices, mxnet_ranks.kind(), len(images))
-    return float(mxnet_ranks.gathered(np.array(loss)).sum()), found
+    own, found = _summed(model, x, y, devices, mxnet_ranks.kind())
+    loss = mxnet_ranks.gathered(np.array(own)).sum()
+    return float(loss) / len(images), {name: each / len(images) for name, each in found.items()}
 
 
-def _gradients(
+def _summed(
     model: Model,
     images: np.ndarray,
     targets: np.ndarray,
     devices: Sequence[Device],
     store: str,
-    total: int,
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """What a ``Trainer`` with this key-value store hands to its optimiser.
-
-    Args:
-        images: this process's.
-        total: how many all processes have; the loss is this one's part of their mean.
-    """
+    """The sum of this process's losses, and of all processes' gradients by this store."""
     with _moved(model, devices), _frozen(model):
         parameters = model.collect_params()
         dtype = next(iter(parameters.values())).dtype
@@ -321,28 +296,12 @@ def _gradients(
         with autograd.record():
             losses = [criterion(model(x), y) for x, y in zip(*parts, strict=True)]
         autograd.backward(losses)
-        recorder = _Recorder()
-        trainer = gluon.Trainer(parameters, recorder, kvstore=store, update_on_kvstore=False)
-        trainer.step(total)
-        own = sum(float(loss.sum().asscalar()) for loss in losses)
-        return own / total, {
-            name: recorder.gradients[parameter.name]
+        gluon.Trainer(parameters, "sgd", kvstore=store, update_on_kvstore=False).allreduce_grads()
+        return sum(float(loss.sum().asscalar()) for loss in losses), {
+            name: parameter.list_grad()[0].asnumpy()
             for name, parameter in _named(model).items()
             if parameter.grad_req != "null"
         }
-
-
-class _Recorder(mx.optimizer.Optimizer):
-    """An optimiser that keeps the gradients it is handed and leaves the weights alone."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gradients: dict[str, np.ndarray] = {}
-
-    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
-        name = self.param_dict[index].name
-        if name not in self.gradients:  # after the all-reduce every device has the same
-            self.gradients[name] = (grad * self.rescale_grad).asnumpy()
 
 
 @contextmanager
@@ -381,21 +340,19 @@ def _frozen(model: Model) -> Iterator[None]:
     blocks: list[Any] = []
     model.apply(blocks.append)
     norms = [each for each in blocks if isinstance(each, gluon.nn.BatchNorm)]
-    dropouts = [each for each in blocks if isinstance(each, gluon.nn.Dropout)]
+    frozen: list[Any] = [
+        (each, "_kwargs", {**each._kwargs, "use_global_stats": True}) for each in norms
+    ]
+    frozen += [(each, "_rate", 0) for each in blocks if isinstance(each, gluon.nn.Dropout)]
+    before = [(each, name, getattr(each, name)) for each, name, _ in frozen]
     # The compiled graph holds the setting of the time it was traced, so do without it here.
     active, flags = model._active, dict(model._flags)
     model.hybridize(False)
-    before = [norm._kwargs["use_global_stats"] for norm in norms]
-    rates = [dropout._rate for dropout in dropouts]
     try:
-        for dropout in dropouts:
-            dropout._rate = 0
-        for norm in norms:
-            norm._kwargs["use_global_stats"] = True
+        for change in frozen:
+            setattr(*change)
         yield
     finally:
-        for norm, value in zip(norms, before, strict=True):
-            norm._kwargs["use_global_stats"] = value
-        for dropout, rate in zip(dropouts, rates, strict=True):
-            dropout._rate = rate
+        for held in before:
+            setattr(*held)
         model.hybridize(active, **flags)

@@ -9,17 +9,16 @@ from helpers.recipe.settings import PRECISIONS
 DTYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """What a recipe's precision computes convolutions and matrix products in."""
 
-ON_GPUS_ONLY = {"tf32 on CPUs": "TF32 is a mode of NVIDIA's tensor cores"}
-"""In every framework's reasons, which :func:`check` looks up."""
-
 LEFT_TO_PYTORCH = {"fp16": "only PyTorch's notebooks scale the loss, without which it is useless"}
 """In the reasons of frameworks that could compute in it."""
 
 
 def check(precision: str, kind: str, skipped: Mapping[str, str]) -> None:
     """Raise UnsupportedError if the framework's ``skipped`` has a reason against ``precision``."""
-    capability = "tf32 on CPUs" if precision == "tf32" and kind != "gpu" else precision
-    if reason := skipped.get(capability):
+    reason = skipped.get(precision)
+    if precision == "tf32" and kind != "gpu":
+        reason = "TF32 is a mode of NVIDIA's tensor cores"
+    if reason:
         *first, last = [name for name in PRECISIONS if name not in {"tf32", *skipped}]
         others = f"{', '.join(first)} or {last}" if first else last
         raise UnsupportedError(f"precision {precision}: {reason}; use {others}")

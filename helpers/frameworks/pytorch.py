@@ -34,12 +34,7 @@ Model: TypeAlias = torch.nn.Module
 NAME = "PyTorch"
 KERNEL = "pytorch"
 
-SKIPPED = {
-    **precisions.ON_GPUS_ONLY,
-    "the same bits from the same seed on GPUs": (
-        "cuDNN's benchmark mode, which is on, may pick other algorithms in another run"
-    ),
-}
+SKIPPED: Mapping[str, str] = {}
 
 
 def versions() -> dict[str, str]:

@@ -39,13 +39,8 @@ NAME = "TensorFlow"
 KERNEL = "tensorflow"
 
 SKIPPED = {
-    **precisions.ON_GPUS_ONLY,
     **precisions.LEFT_TO_PYTORCH,
     "training in float64": "fused_batch_norm computes in float32 and in 16 bits only",
-    "the same bits from the same seed on GPUs": (
-        "operations may add in another order each time, as enable_op_determinism, which costs "
-        "speed, is not set"
-    ),
 }
 
 _apply_debug_options = tf.data.Dataset._apply_debug_options  # TensorFlow's own

@@ -296,11 +296,6 @@ class Memory(TypedDict):
     reason: str | None  # why it is not known
 
 
-class Skipped(TypedDict):
-    what: str
-    reason: str
-
-
 class Record(TypedDict):
     """One run; it is whole when ``state`` is finished."""
 
@@ -330,4 +325,3 @@ class Record(TypedDict):
     energy: NotRequired[Energy]
     memory: NotRequired[Memory]
     monitor: NotRequired[dict[str, Any]]  # gpumon's metadata: what was read, how and how often
-    skipped: NotRequired[list[Skipped]]

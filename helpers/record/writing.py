@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, cast
 
 from helpers import paths
@@ -26,8 +25,6 @@ from helpers.recipe import ScaledRecipe
 from helpers.record import environment_variables, processes, run_identity, this_notebook
 from helpers.record.file import FILE, check, plain, write
 from helpers.record.types import SCHEMA, Record, State
-
-_OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
 
 
 class Run:
@@ -141,14 +138,11 @@ def start(
     versions: Mapping[str, str],
     devices: Devices,
     recipe: ScaledRecipe,
-    skipped: Mapping[str, str] = MappingProxyType({}),
     file: Path | None = None,
 ) -> Run:
     """Begin the record of a run in ``folder``; an older record there is replaced.
 
     Args:
-        skipped: what the framework cannot do, and why (its module's ``SKIPPED``); what is said of
-            one kind of device only (``tf32 on CPUs``) is kept where the run is on such.
         file: of the notebook, where that is not in ``notebooks/``.
     """
     code = run_identity.follow(file or paths.NOTEBOOKS / f"{notebook}{this_notebook.SUFFIX}")
@@ -175,11 +169,6 @@ def start(
         "hardware": hardware(),
         "devices": on,
         "recipe": recipe.as_record(),
-        "skipped": [
-            {"what": what, "reason": reason}
-            for what, reason in skipped.items()
-            if not what.endswith(_OTHER_KIND[devices.kind])
-        ],
     }
     found: Record = plain(content)
     check(found)

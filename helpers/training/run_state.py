@@ -99,7 +99,6 @@ class RunState:
             versions=framework.versions(),
             devices=setup.of_all_nodes,
             recipe=setup.recipe,
-            skipped=framework.SKIPPED,
             file=notebook,
         )
         if here is not None and here.about:

@@ -16,7 +16,6 @@ from records import make, started
 from data_prep import FINDINGS
 from helpers import record
 from helpers.errors import UserError
-from helpers.frameworks.devices import Devices
 from helpers.record import sections
 from helpers.training import metrics
 
@@ -52,18 +51,6 @@ def test_a_run_from_start_to_finish(tmp_path: Path) -> None:
     assert found["recipe"]["global_batch_size"] == 128
     assert found["recipe"]["scaled_learning_rate"] == pytest.approx(2e-4)
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "kept"), [("cpu", ["here", "x on CPUs"]), ("gpu", ["here", "y on GPUs"])]
-)
-def test_what_a_framework_cannot_do_on_these_devices_is_in_the_record(
-    tmp_path: Path, kind: str, kept: list[str]
-) -> None:
-    skipped = {"here": "why", "x on CPUs": "a", "y on GPUs": "b"}
-    run = started(tmp_path, Devices(kind, ("one",)), skipped=skipped)
-    assert [row["what"] for row in run.content["skipped"]] == kept
-    assert run.content["skipped"][0]["reason"] == "why"
 
 
 def test_what_does_not_fit_or_is_missing_is_refused_and_the_record_kept(tmp_path: Path) -> None:

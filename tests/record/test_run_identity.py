@@ -92,8 +92,8 @@ def test_a_cell_that_is_edited_and_saved_while_the_run_goes_on_counts(
     edited = (*CELLS[:1], "flip = False", *CELLS[2:])
     write_notebook(notebook, PARAMETERS, *edited)
     run_all(shell, CELLS[1])
-    run.add("skipped", [])
+    run.add("monitor", {})
     assert run.content["run"]["code"] == before
     run_all(shell, edited[1])
-    run.add("skipped", [])
+    run.add("monitor", {})
     assert run.content["run"]["code"] != before
