@@ -28,10 +28,10 @@ Found = TypeVar("Found")
 class Seen:
     """What a framework's own objects reveal about a training that has ended.
 
-    ``constants`` are those of the optimiser's rule: ``beta 1``, ``beta 2`` and ``epsilon`` of Adam,
-    ``momentum``, and ``weight decay`` as it is added to the gradient; ``rate factor`` is what a
-    weight's own rate is of the optimiser's; others are to be 0. Each has the values that weights
-    have. Values that cannot be read are None.
+    ``constants`` are those of the optimiser's rule, each with the values that weights have:
+    ``beta 1``, ``beta 2`` and ``epsilon`` of Adam, ``momentum``, ``weight decay`` as it is added to
+    the gradient, and ``rate factor``, a weight's own rate by the optimiser's; others are to be 0.
+    What cannot be read is None.
     """
 
     optimizer: str
@@ -45,8 +45,7 @@ class Seen:
     weights: int | None = None
     """How many numbers the optimiser updates."""
     rate_in_velocity: bool = False
-    """Whether momentum's velocity has the rate in it: then a step at which the rate changes has
-    its momentum times the change."""
+    """Whether a step at which the rate changes has its momentum times the change."""
     updates: int | None = None
     """Updates of the weights in this training."""
 
@@ -61,8 +60,7 @@ class Watch(NamedTuple):
     seen: Callable[[], Seen]
     """Called once, when training has ended."""
     held: Callable[[], list[np.ndarray]]
-    """The last of the trained arrays, as each of this process's devices holds it. The devices are
-    waited for."""
+    """The last trained array, as each of this process's devices holds it; waits for them."""
     waits: bool = False
     """Whether ``rate`` waits for the device, so that it is not to be called at every step."""
     live: bool = True
@@ -75,16 +73,6 @@ def rule_of(optimizer: Any, momentum: float | None) -> str:
     if kind in ("SGD", "MomentumSGD", "CorrectedMomentumSGD"):  # the last two are Chainer's
         return "momentum" if momentum else "sgd"
     return "adam" if kind == "Adam" else kind
-
-
-class Watching(AbstractContextManager[Any], Protocol):
-    """Notes on the batches that a framework reads. Nothing waits for a device."""
-
-    def batch(self, batch: Any, at: float) -> None:
-        """This batch was there at this time, of ``time.perf_counter``; a step is taken on it."""
-
-    def step(self) -> None:
-        """The step on it is queued."""
 
 
 class Framework(Protocol):
@@ -103,18 +91,14 @@ class Framework(Protocol):
         """Versions of the framework and of the libraries its speed depends on."""
 
     def list_devices(self, kind: str, count: int) -> list[Device]:
-        """Handles for ``count`` devices of a ``kind``, ``gpu`` or ``cpu``.
-
-        It is called before :meth:`configure`, and before anything is computed.
+        """Handles for ``count`` devices, ``gpu`` or ``cpu``, before anything else is called.
 
         Raises:
             UserError: the devices cannot be had.
         """
 
     def configure(self, precision: str, kind: str) -> None:
-        """Set the process up for a precision, and for speed on this kind of device.
-
-        The notebook decides what is cast.
+        """Set the process up for a precision, and for speed; the notebook decides what is cast.
 
         Raises:
             UnsupportedError: the framework cannot compute in this precision there.
@@ -124,10 +108,7 @@ class Framework(Protocol):
         """Wait until the devices have finished all queued work; for timing only."""
 
     def queued(self, device: Device) -> Callable[[], None] | None:
-        """A callable, for another thread, that waits for the work the device has been given by now.
-
-        None if the device has finished.
-        """
+        """What waits, in another thread, for the work the device has by now; None if for none."""
 
     def free_memory(self, devices: Sequence[Device]) -> None:
         """Free unused memory of the framework's pool, after the fairness check."""
@@ -143,7 +124,7 @@ class Framework(Protocol):
         """The model's weights; the inverse of :meth:`load_weights`."""
 
     def state_of(self, model: Model, weights: Mapping[str, np.ndarray]) -> Any:
-        """Weights in the form in which the framework's own function loads them into ``model``.
+        """Weights as the framework's own function loads them into ``model``.
 
         BatchNorm's layers get the recipe's epsilon and momentum, but not a custom network's.
         """
@@ -176,8 +157,7 @@ class Framework(Protocol):
     ) -> Model:
         """The network in float64 that the notebook's function makes of ``weights``.
 
-        The fairness check and the self-test call this function and those below only a few times, so
-        a compiler should not optimise them.
+        This function and those below are called a few times, so a compiler should not optimise.
         """
 
     def shallow(self, weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
@@ -189,11 +169,9 @@ class Framework(Protocol):
     def train_forward(
         self, model: Model, images: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """A forward pass in training mode, on one device; the model is not changed.
+        """Logits (N, outputs) in training mode, and the weights with BatchNorm's new statistics.
 
-        Returns:
-            Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
-            statistics differ.
+        On one device; the model is not changed.
         """
 
     def gradients(
@@ -201,8 +179,7 @@ class Framework(Protocol):
     ) -> tuple[float, dict[str, np.ndarray]]:
         """The mean loss and its gradients, as the optimiser would get them.
 
-        BatchNorm uses its running statistics, so that the split over the devices cannot change the
-        result.
+        BatchNorm uses its running statistics, so that the split over devices changes nothing.
         """
 
     def seen_by(self, model: Model) -> AbstractContextManager[list[np.ndarray]]:
@@ -216,36 +193,30 @@ class Optional(Protocol):
     """Functions that a framework's module has only if its notebook needs them."""
 
     def peak_bytes(self, devices: Sequence[Device]) -> int | None:
-        """The peak memory of arrays and programs on one of these GPUs; None for CPU devices.
-
-        For a framework that reserves most of a GPU's memory at its start.
-        """
+        """The most memory in use on one GPU, of a framework that reserves most of it; else None."""
 
     def rank_gradients(
         self, model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
     ) -> tuple[float, dict[str, np.ndarray]]:
-        """:meth:`Framework.gradients` over all ranks, in the world that the notebook has joined.
+        """:meth:`Framework.gradients` over all ranks, of all ranks' images; all call it.
 
-        For a notebook that spans several nodes: all ranks call it, with the images of all ranks.
         ``<module>_ranks.py`` may have ``environment(place)``, the variables that a rank has before
         any cell runs.
         """
 
     def apart(self, function: Callable[[], Found], devices: Sequence[Device]) -> Found:
-        """Call a function that uses the devices, in a separate process if they are GPUs.
+        """Call a function that uses the devices, in another process if they are GPUs.
 
-        For a notebook that must not start its GPUs too early. cloudpickle sends function and
-        result.
+        For a notebook that must not start its GPUs too early.
         """
 
     def beside(self, model: Model) -> AbstractContextManager[Any]:
         """A network created inside is placed in the same way as this network of the notebook."""
 
-    def watched(self, batches: Iterable[Any], watching: Watching) -> Any:
-        """What ``run.watch`` returns if a function of the framework, such as ``fit``, reads it.
+    def watched(self, batches: Iterable[Any], watching: Any) -> Any:
+        """The batches of ``run.watch`` for a function of the framework that reads them.
 
-        The batches as that function accepts them. ``watching`` is entered now, and left when the
-        function has ended.
+        ``watching`` (``training_notes.Watching``) is entered now, and left when that has ended.
         """
 
     def make_current(self, device: Device, threads: int | None) -> None:

@@ -29,7 +29,7 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 from helpers.errors import UserError
 from helpers.frameworks import precisions, weight_layout
-from helpers.frameworks.interface import Seen, Watch, Watching, rule_of
+from helpers.frameworks.interface import Seen, Watch, rule_of
 from helpers.frameworks.tensorflow import (
     free_memory,
     list_devices,
@@ -130,7 +130,7 @@ def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
 class _Steps(keras.callbacks.Callback):
     """Tells a watch of each step of ``fit``, or of ``predict``, on the batches that these took."""
 
-    def __init__(self, watching: Watching, *, twice: bool) -> None:
+    def __init__(self, watching: Any, *, twice: bool) -> None:
         """``twice``: what is taken before the start, to learn the shapes, is read again."""
         super().__init__()
         self._watching, self._twice = watching, twice
@@ -177,7 +177,7 @@ class _Steps(keras.callbacks.Callback):
 class _WatchedDataset(PyDatasetAdapter):
     """A ``PyDataset`` as ``fit`` reads it, noted by ``callback``; a loop has its batches whole."""
 
-    def __init__(self, batches: keras.utils.PyDataset, watching: Watching) -> None:
+    def __init__(self, batches: keras.utils.PyDataset, watching: Any) -> None:
         super().__init__(batches)
         self.callback = _Steps(watching, twice=True)
         self._take = self.callback.take
@@ -195,7 +195,7 @@ class _WatchedDataset(PyDatasetAdapter):
 class _WatchedBatches(GeneratorDataAdapter):
     """Other batches, as ``fit`` or a loop reads them; ``callback`` notes them."""
 
-    def __init__(self, batches: Iterable[Any], watching: Watching) -> None:
+    def __init__(self, batches: Iterable[Any], watching: Any) -> None:
         self.callback = _Steps(watching, twice=False)
         self._batches, self._watching = batches, watching
 
@@ -211,7 +211,7 @@ class _WatchedBatches(GeneratorDataAdapter):
         self._watching.__exit__(None, None, None)
 
 
-def watched(batches: Iterable[Any], watching: Watching) -> Any:
+def watched(batches: Iterable[Any], watching: Any) -> Any:
     watching.__enter__()
     if isinstance(batches, keras.utils.PyDataset):
         return _WatchedDataset(batches, watching)

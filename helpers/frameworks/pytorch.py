@@ -301,13 +301,13 @@ def gradients(
 
     def replica(rank: int) -> tuple[float, dict[str, np.ndarray]]:
         backend = "nccl" if devices[0].type == "cuda" else "gloo"
-        address = os.environ[replicas.RENDEZVOUS]
-        dist.init_process_group(backend, address, rank=rank, world_size=len(devices))
+        dist.init_process_group(backend, rank=rank, world_size=len(devices))
         loss, found = rank_gradients(model, images, targets, [devices[rank]])
         dist.destroy_process_group()
         return loss, found if rank == 0 else {}
 
-    return replicas.run(replica, len(devices))[0]
+    with rendezvous() as environment:
+        return replicas.run(replica, len(devices), environment=environment)[0]
 
 
 def rank_gradients(

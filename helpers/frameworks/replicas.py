@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import connection, forkserver, get_context, parent_process, set_start_method
 from multiprocessing.connection import Connection
-from pathlib import Path
 from threading import Lock, Thread
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -30,12 +29,6 @@ from helpers import network
 from helpers.errors import FOR_USERS, Plain
 from helpers.frameworks import temporary_files
 
-RENDEZVOUS = "REPLICA_RENDEZVOUS"
-"""Environment variable with a ``file://`` address at which the replicas of one run meet."""
-
-DONE, MESSAGE, FAILED = "done", "message", "failed"
-"""What a replica sends its caller: a result, a message, or a traceback (of a user's mistake, the
-error itself)."""
 SETTLE_SECONDS = 0.5
 """What other replicas get to say that the mistake was theirs."""
 
@@ -63,16 +56,13 @@ def run(
     payload = cloudpickle.dumps((function, args))
     context = _server()
     with temporary_files.own("replicas-") as folder:
-        rendezvous = f"file://{Path(folder) / 'rendezvous'}"
         variables = {**os.environ, **environment, "TMPDIR": folder}
         processes, pipes = [], []
         try:
             for rank in range(count):
                 ours, theirs = context.Pipe(duplex=False)
-                process = context.Process(
-                    target=_replica,
-                    args=(payload, rank, count, rendezvous, variables, theirs),
-                )
+                given = payload, rank, count, variables, theirs
+                process = context.Process(target=_replica, args=given)
                 with _main_hidden():
                     process.start()
                 theirs.close()
@@ -97,7 +87,7 @@ def in_one() -> bool:
 def tell(message: Any) -> None:
     """Send a message from a replica to the caller of :func:`run`, who keeps waiting."""
     with _Caller.lock:
-        _Caller.pipe.send_bytes(cloudpickle.dumps((MESSAGE, message)))
+        _Caller.pipe.send_bytes(cloudpickle.dumps(("message", message)))
 
 
 def _server() -> Any:
@@ -132,44 +122,36 @@ def _collect(
     while len(results) < len(processes):
         left = [rank for rank in range(len(processes)) if rank not in results]
         # A dead replica's pipe stays open where a process that it forked lives on.
-        ready = connection.wait(
-            [pipes[rank] for rank in left] + [processes[rank].sentinel for rank in left]
-        )
+        connection.wait([on for rank in left for on in (pipes[rank], processes[rank].sentinel)])
         for rank in left:
-            if pipes[rank] in ready or pipes[rank].poll():
-                try:
-                    kind, value = _answer(rank, processes[rank], pipes[rank])
-                except ReplicaError:
-                    _raise_a_users_mistake([pipes[other] for other in left if other != rank])
-                    raise
-                if kind == MESSAGE:
-                    heard(value)
-                else:
-                    results[rank] = value
-            elif processes[rank].sentinel in ready:
-                raise _died(rank, processes[rank])
+            ended = not processes[rank].is_alive()
+            if not pipes[rank].poll():
+                if ended:
+                    raise _died(rank, processes[rank])
+                continue
+            try:
+                kind, value = cloudpickle.loads(pipes[rank].recv_bytes())
+            except EOFError:
+                raise _died(rank, processes[rank]) from None
+            if kind == "message":
+                heard(value)
+            elif kind == "result":
+                results[rank] = value
+            else:
+                raise _failure(rank, value, [pipes[other] for other in left if other != rank])
     return [results[rank] for rank in range(len(processes))]
 
 
-def _answer(rank: int, process: Any, pipe: Connection) -> tuple[str, Any]:
-    try:
-        kind, value = cloudpickle.loads(pipe.recv_bytes())
-    except EOFError:
-        raise _died(rank, process) from None
-    if kind == FAILED:
-        if isinstance(value, FOR_USERS):
-            raise value
-        raise ReplicaError(f"replica {rank} failed:\n{value}")
-    return kind, value
-
-
-def _raise_a_users_mistake(pipes: list[Connection]) -> None:
-    """Raise what other replicas failed by: after the first all others fail, in a collective."""
-    for pipe in connection.wait(pipes, SETTLE_SECONDS):
+def _failure(rank: int, said: Any, others: list[Connection]) -> Exception:
+    """A user's mistake, of any replica: after the first all others fail, in a collective."""
+    if isinstance(said, FOR_USERS):
+        return said
+    for pipe in connection.wait(others, SETTLE_SECONDS):
         with suppress(EOFError):
             kind, value = cloudpickle.loads(pipe.recv_bytes())  # type: ignore[union-attr]
-            if kind == FAILED and isinstance(value, FOR_USERS):
-                raise value
+            if kind == "failure" and isinstance(value, FOR_USERS):
+                return value
+    return ReplicaError(f"replica {rank} failed:\n{said}")
 
 
 def _died(rank: int, process: Any) -> ReplicaError:
@@ -179,28 +161,19 @@ def _died(rank: int, process: Any) -> ReplicaError:
 
 def _end(processes: list[Any]) -> None:
     """End the replicas and all that they forked, politely first."""
-    for process in processes:
-        process.terminate()
-        _signal_group(process, signal.SIGTERM)
-    for process in processes:
-        process.join(10)
-        process.kill()
-        _signal_group(process, signal.SIGKILL)
-        process.join()
-
-
-def _signal_group(process: Any, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # all of it is gone, or it does not lead one yet
-        os.killpg(process.pid, number)
+    for number, seconds in ((signal.SIGTERM, 10), (signal.SIGKILL, None)):
+        for process in processes:
+            with suppress(ProcessLookupError):
+                if process.is_alive():
+                    os.kill(process.pid, number)
+            with suppress(ProcessLookupError):  # all of it is gone, or it does not lead one yet
+                os.killpg(process.pid, number)
+        for process in processes:
+            process.join(seconds)
 
 
 def _replica(
-    payload: bytes,
-    rank: int,
-    count: int,
-    rendezvous: str,
-    environment: dict[str, str],
-    pipe: Connection,
+    payload: bytes, rank: int, count: int, environment: dict[str, str], pipe: Connection
 ) -> None:
     os.setpgid(0, 0)  # its own group: ended as one, and Ctrl-C is the caller's alone
     _Caller.pipe = pipe
@@ -210,16 +183,16 @@ def _replica(
     # torchrun's names, so that a cell moved to a script under torchrun finds what it knows.
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
     # By default Gloo listens where any process that reaches the host could join.
-    os.environ |= {RENDEZVOUS: rendezvous, "GLOO_SOCKET_IFNAME": network.loopback()[0]}
+    os.environ["GLOO_SOCKET_IFNAME"] = network.loopback()[0]
     # Loader workers are forked, as in a script: nothing they run has to be importable.
     set_start_method("fork", force=True)
     try:
         function, args = cloudpickle.loads(payload)
-        answer = (DONE, function(rank, *args))
+        answer = ("result", function(rank, *args))
     except FOR_USERS as error:
-        answer = (FAILED, error.with_traceback(None))
+        answer = ("failure", error.with_traceback(None))
     except BaseException:
-        answer = (FAILED, traceback.format_exc())
+        answer = ("failure", traceback.format_exc())
     pipe.send_bytes(cloudpickle.dumps(answer))
     pipe.close()
 

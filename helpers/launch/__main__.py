@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.errors import UserError
-from helpers.frameworks import devices, rank_info, replicas
+from helpers.frameworks import devices, rank_info
 from helpers.frameworks.rank_info import Place
 from helpers.launch import cells, failures, place
 
@@ -80,7 +80,6 @@ def _take(here: Place, framework: str) -> None:
     """Be that rank: in this process, for its framework, and for what the cells look at."""
     rank_info.take(here, lambda said: failures.tell_why(here.rank, here.hosts[here.rank], said))
     os.environ.update(here.environment())
-    os.environ[replicas.RENDEZVOUS] = "env://"
     # torchrun promises with this that it listens at MASTER_PORT. No process listens at our port,
     # so all ranks would wait.
     os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)

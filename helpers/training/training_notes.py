@@ -227,7 +227,7 @@ class EvaluationNotes(Batches):
 class Watching(StepClock):
     """The clock of a loop over batches, and notes on these by the phase in which this is made.
 
-    ``interface.Watching`` documents the calls. ``images`` came where no notes are taken.
+    Nothing waits for a device. ``images`` came where no notes are taken.
     """
 
     def __init__(self, loop: Any) -> None:
@@ -242,6 +242,7 @@ class Watching(StepClock):
         loop.clock = self
 
     def batch(self, batch: Any, at: float) -> None:
+        """This batch was there at this time, of ``time.perf_counter``; a step is taken on it."""
         self.arrived(at)
         if self._notes is None:
             self.images += batch_arrays.own_length(parts_of(batch)[0])
