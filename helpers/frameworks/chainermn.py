@@ -13,34 +13,9 @@ import chainermn
 import numpy as np
 from chainer.backends import cuda
 
-from helpers.all_reduce import grids
-from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import chainer as alone
 from helpers.frameworks.chainer import *
 from helpers.frameworks.chainer import _dtype_of, _MeanLoss, _trained
-
-
-def _check_all_reduce(all_reduce: str, on_gpu: bool, ranks: int) -> tuple[str, grids.Shape]:
-    """The communicator and the grid that a notebook's parameters cell names.
-
-    ``auto`` (NCCL's on GPUs, else ``naive``), ``naive``, ``rsaa`` or ``rsap``; the last two with a
-    grid, ``rsap 2x4``, if it is not to be the squarest.
-
-    Raises:
-        UserError: no such communicator, or a grid of another number of ranks.
-        UnsupportedError: it cannot reduce what is on GPUs.
-    """
-    name, shape = grids.named(all_reduce, ranks, ("auto", "naive", *grids.OVER_GRIDS))
-    if on_gpu and name != "auto":
-        raise UnsupportedError(
-            f"all_reduce {all_reduce} sums in the host's memory: give auto on GPUs"
-        )
-    return name, shape if name in grids.OVER_GRIDS else (1, ranks)
-
-
-OWN_PARAMETERS = {"all_reduce": _check_all_reduce}
-"""Additional parameters of this notebook, each with the function that refuses a wrong value, given
-whether devices are GPUs and their number."""
 
 
 def versions() -> dict[str, str]:

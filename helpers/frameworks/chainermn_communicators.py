@@ -15,14 +15,21 @@ from chainermn.communicators import _memory_utility
 from chainermn.communicators.naive_communicator import NaiveCommunicator
 
 from helpers.all_reduce import grids, ranks, ways
-from helpers.frameworks.chainermn import OWN_PARAMETERS
+from helpers.errors import UnsupportedError
 
 
 def over_grid(communicator: Any, all_reduce: str) -> Any:
-    """A communicator of the same ranks over a grid, ``rsap 2x4``; of one rank, the given one."""
+    """A communicator of the same ranks over a grid, ``rsap 2x4``; of one rank, the given one.
+
+    Raises:
+        UserError: no such algorithm, or a grid of another number of ranks.
+        UnsupportedError: the gradients are on GPUs.
+    """
+    name, shape = grids.named(all_reduce, communicator.size, ("auto", "naive", *grids.OVER_GRIDS))
+    if not isinstance(communicator, NaiveCommunicator):
+        raise UnsupportedError(f"all_reduce {name} sums in the host's memory: give auto on GPUs")
     if communicator.size == 1:
         return communicator
-    name, shape = OWN_PARAMETERS["all_reduce"](all_reduce, False, communicator.size)
     return OverGrid(communicator.mpi_comm, name, shape)
 
 

@@ -70,7 +70,7 @@ class RunState:
     def __init__(self, framework: ModuleType, names: Mapping[str, Any], values: Any) -> None:
         notebook = this_notebook.find(values)
         self.framework, self.names, here = framework, names, rank_info.here()
-        self.given = _given(framework, values)
+        self.given = _given(values)
         self.setup = setup = _set_up(framework, notebook.stem, self.given)
         kind = setup.devices.kind
         self.devices = self.own_devices = tuple(framework.list_devices(kind, setup.devices.count))
@@ -152,13 +152,12 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     return run
 
 
-def _given(framework: ModuleType, names: Mapping[str, Any]) -> dict[str, Any]:
+def _given(names: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters in a notebook's ``globals()``, and the defaults of those it does not set."""
-    own: Mapping[str, Any] = getattr(framework, "OWN_PARAMETERS", {})
     if not isinstance(resume := names.get("resume", False), bool):
         raise UserError(f"resume is {resume!r}: give True or False")
     known = {name: names.get(name, default) for name, default in PARAMETERS.items()}
-    return known | {name: names[name] for name in own} | {"resume": resume}
+    return known | {"resume": resume}
 
 
 def _set_up(framework: ModuleType, notebook: str, given: Mapping[str, Any]) -> Setup:
@@ -181,8 +180,6 @@ def _set_up(framework: ModuleType, notebook: str, given: Mapping[str, Any]) -> S
         )
     if why := why_not(shipped, setup.nodes, setup.recipe.recipe.execution):
         raise UnsupportedError(why)
-    for name, check in getattr(framework, "OWN_PARAMETERS", {}).items():
-        check(given[name], setup.devices.kind == "gpu", setup.replicas)
     if cpus := setup.devices.cpus:  # before the framework starts its threads
         alone = here is not None and here.ranks_a_node == len(cpus)  # a rank for each device
         mine = cpus[here.local_rank : here.local_rank + 1] if here and alone else cpus
