@@ -1,9 +1,7 @@
 """The registry of the compared frameworks, with one row for each notebook and environment.
 
-Only this list decides what is compared. This folder also holds the frameworks' modules, each with
-the functions that ``interface`` describes, and the code that they share. `make envs` imports this
-module before anything is installed, so it uses only Python's standard library and no syntax newer
-than Python 3.9.
+Only this list decides what is compared. `make envs` imports this module before anything is
+installed, so it uses only Python's standard library and no syntax newer than Python 3.9.
 """
 
 from __future__ import annotations
@@ -38,8 +36,6 @@ class Row:
     """Why its steps cannot be executed operation by operation; empty if they can."""
     never_compiled: str = ""
     """Why its steps cannot be compiled; empty if they can."""
-    shared_memory: bool = False
-    """Whether its loader's workers write batches to /dev/shm."""
     optional: bool = False
     """Whether it is run only where its kernel is asked for by name, as only then that is made."""
 
@@ -71,7 +67,6 @@ ROWS = (
         "pytorch",
         "PyTorch_MultiGPU",
         rank_a_device=True,
-        shared_memory=True,
     ),
     Row(
         "PyTorch DataParallel",
@@ -79,7 +74,6 @@ ROWS = (
         "pytorch",
         "pytorch",
         "PyTorch_MultiGPU_Exp_Loss",
-        shared_memory=True,
         one_node_only=(
             "DataParallel is one process, which drives the GPUs of one machine; PyTorch_MultiGPU "
             "spans nodes"

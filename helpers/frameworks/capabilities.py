@@ -12,16 +12,15 @@ from typing import NamedTuple
 
 
 class Code(NamedTuple):
-    """The GPU code that all CUDA packages of a lock have."""
+    """The compute capabilities that all CUDA packages of a lock have code for.
+
+    For those of ``ptx`` a driver has to compile it. Each with its oldest NVIDIA driver.
+    """
 
     machine_code: str
-    """Compute capabilities with machine code."""
     driver: int
-    """The oldest NVIDIA driver."""
     ptx: str = ""
-    """Compute capabilities with PTX alone, which the driver compiles."""
     ptx_driver: int = 0
-    """The oldest NVIDIA driver that compiles it."""
 
 
 LOCKS = {
@@ -37,10 +36,8 @@ LOCKS = {
     "jax": None,
     "jax-gpu": Code("7.5 8.0 8.6 8.9 9.0 10.0 10.3 12.0", driver=525),
 }
-"""By lock, without ``.txt``, its GPU code; None without any.
-
-`make lock` does not change this table. Correct the row of a lock in which the framework, cuDNN,
-cuBLAS or NCCL gets a new version: ``cuobjdump --list-elf`` shows the architectures of a library."""
+"""By lock, without ``.txt``, its GPU code; None without any. Correct a row when its framework,
+cuDNN, cuBLAS or NCCL is updated: ``cuobjdump --list-elf`` shows a library's architectures."""
 
 NO_DRIVER = (9, 12)
 """NVML's codes on a machine without a GPU to use: driver not loaded, library not found."""

@@ -1,14 +1,10 @@
 """The framework-specific helper functions for Chainer.
 
-Specific to Chainer: one process holds all CPU devices. Between GPUs, MultiprocessParallelUpdater
-forks a process for each, which only a process can do that has not started CUDA. So nothing here
-starts CUDA before the notebook's first step or evaluation, and the fairness check computes in
-processes of its own (:func:`apart`). ParallelUpdater **sums** its devices' gradients instead of
-averaging them, so every loss here is divided by the whole batch and not by the device's share.
-
-Arrays have torchvision's layout already; only the names of parameters differ, so a link's path in
-the model must be torchvision's. BatchNorm counts nothing like ``num_batches_tracked``, and its
-``avg_var`` is the unbiased variance, as PyTorch's is.
+One process holds all CPU devices. Between GPUs, MultiprocessParallelUpdater forks a process for
+each, which only a process can do that has not started CUDA. So nothing here starts CUDA before the
+notebook's first step or evaluation, and the fairness check computes in processes of its own
+(:func:`apart`). ParallelUpdater **sums** its devices' gradients, so every loss here is divided by
+the whole batch. Arrays have torchvision's layout, and links in the model torchvision's paths.
 """
 
 import math
@@ -46,8 +42,7 @@ _LinkMeta.__module__, _LinkMeta.__qualname__ = __name__, "_LinkMeta"
 _LinkMeta.__name__ = "_LinkMeta"
 
 WORKSPACE = 512 * 2**20
-"""Bytes a convolution of cuDNN may take for its work. CuPy's 8 MiB rule out most algorithms; more
-than this would be missing for the batch on a GPU of 16 GB (one block of it stays in the pool)."""
+"""Bytes a convolution of cuDNN may take for its work. CuPy's 8 MiB rule out most algorithms."""
 
 SKIPPED = {
     "bf16": "Chainer has no bfloat16",
@@ -228,9 +223,7 @@ def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
 
 
 def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
-    """Arrays by Chainer's names, as ``NpzDeserializer`` reads them; the model keeps everything
-    else. The networks of ``helpers.networks.chainer`` have the recipe's BatchNorm already.
-    """
+    """As ``NpzDeserializer`` reads them; the networks have the recipe's BatchNorm already."""
     found = {name: np.asarray(value) for name, value in _held(model)}
     for name in found:
         if (known := _canonical(model, name)) in weights:

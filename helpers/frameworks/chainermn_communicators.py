@@ -9,7 +9,6 @@ import atexit
 from itertools import groupby
 from typing import Any
 
-import chainer
 import numpy as np
 from chainermn.communicators import _memory_utility
 from chainermn.communicators.naive_communicator import NaiveCommunicator
@@ -46,10 +45,6 @@ class OverGrid(NaiveCommunicator):
         self.by = f"{name} {grids.in_words(shape)}"  # what a record says
         atexit.register(self.grid.free)  # before MPI ends, which would say that they are left
 
-    def split(self, color: int, key: int) -> Any:
-        """A ``naive`` communicator of some of the ranks, as they are not this grid."""
-        return NaiveCommunicator(self.mpi_comm.Split(color, key))
-
     def multi_node_mean_grad(self, model: Any, zero_fill: bool = False) -> None:
         """In place of each gradient its mean over all ranks."""
         parameters = _memory_utility.extract_params_set_grad(model, zero_fill)
@@ -68,7 +63,5 @@ class OverGrid(NaiveCommunicator):
         for place, each in zip(places, gradients, strict=True):
             place[:] = each.reshape(-1)
         self._way(self.grid, buffer, mean=True)
-        if chainer.is_debug():
-            self._ensure_all_finite(buffer)
         for place, each in zip(places, gradients, strict=True):
             each[...] = place.reshape(each.shape)

@@ -1,12 +1,8 @@
 """The framework-specific helper functions for MXNet Gluon.
 
-Specific to Gluon: one process drives all devices of a node and a parameter has a copy on each of
-them, so ``devices`` holds all devices here; how nodes are joined is in ``mxnet_ranks``. Arrays are
-asynchronous on the CPU too: an operation returns at once and the engine computes behind it.
-
-Names are Gluon's own, so weights are mapped by position: ``collect_params()`` walks a network in
-torchvision's order, and both frameworks keep convolutions as OIHW and the dense layer as (outputs,
-inputs).
+One process drives all devices of a node; ``mxnet_ranks`` joins nodes. Weights are mapped by
+position: ``collect_params()`` walks a network in torchvision's order, and both frameworks keep
+convolutions as OIHW and the dense layer as (outputs, inputs).
 """
 
 import os

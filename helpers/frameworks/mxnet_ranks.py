@@ -1,9 +1,8 @@
 """MXNet over several nodes, with one worker process and one server process per node.
 
-A key-value store ``dist_device_sync`` sums gradients over the devices of each node and then over
-the nodes: every worker pushes its sums to the servers, one on each node, which answer when those of
-all workers are in; a scheduler on the first node tells all where the others are. A worker starts
-those of its own node; they end with it, and it with them.
+Every worker pushes its devices' sums to the servers, which answer when those of all workers are in;
+a scheduler on the first node tells all where the others are. A worker starts those of its own node;
+they end with it, and it with them.
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ KIND, NATIVE = "dist_device_sync", "dist_sync_device"
 :func:`register`."""
 SERVE = """
 import ctypes, os, signal, sys
-if sys.platform == "linux":
-    PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 if os.getppid() == {worker}:
     import mxnet  # in its role it serves, and does not return
 """
@@ -47,14 +45,13 @@ def environment(here: Place) -> dict[str, str]:
     """The variables that MXNet reads in a rank's process when it is imported."""
     if here.nodes == 1:
         return {}
-    host = here.addresses[here.rank].rpartition(":")[0]
     return {
         "DMLC_ROLE": "worker",
         "DMLC_PS_ROOT_URI": here.first_host,
         "DMLC_PS_ROOT_PORT": str(here.port),
         "DMLC_NUM_WORKER": str(here.nodes),
         "DMLC_NUM_SERVER": str(here.nodes),
-        "DMLC_NODE_HOST": host,
+        "DMLC_NODE_HOST": here.addresses[here.rank].rpartition(":")[0],
         "DMLC_INTERFACE": here.interfaces[here.rank],
     }
 
@@ -66,7 +63,7 @@ def kind() -> str:
 
 
 def gathered(own: np.ndarray) -> np.ndarray:
-    """Each node's array of floats, (nodes, ...), on every node; with one node, only its own."""
+    """Each node's array of floats, (nodes, ...), on every node."""
     import mxnet as mx
 
     here = rank_info.here()
@@ -131,11 +128,7 @@ def register() -> None:
 
 
 def _join() -> Any:
-    """The process's one store over all nodes.
-
-    Raises:
-        RuntimeError: not all workers came, or others than those of the run's nodes.
-    """
+    """The process's one store over all nodes."""
     import mxnet as mx
 
     here = rank_info.here()
@@ -145,8 +138,6 @@ def _join() -> Any:
         if here.rank == 0:
             _start("scheduler", here)
         _Joined.store = mx.kv.create(NATIVE)  # returns when all workers and servers are there
-        if (found := _Joined.store.num_workers) != here.nodes:
-            raise RuntimeError(f"{found} workers have joined MXNet; {here.nodes} were asked for")
     return _Joined.store
 
 

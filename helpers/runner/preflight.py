@@ -68,7 +68,7 @@ def check(experiment: Experiment) -> None:
     image_data.check_images(setup.recipe.recipe, setup.data)
     for run in to_do:
         row = row_of(run.notebook)
-        if row and row.shared_memory and why_skipped(plan, run) is None:
+        if row and row.framework == "PyTorch" and why_skipped(plan, run) is None:
             _check_shared_memory(row, run, _resolve(experiment, run, run.seed))
 
 
