@@ -5,7 +5,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import msgspec
 from helpers import paths
 from helpers.errors import UserError
 from helpers.recipe import custom_code, tables
-from helpers.recipe.settings import EXECUTIONS, NETWORKS, PRECISIONS, TASKS, Recipe
+from helpers.recipe.settings import NETWORKS, TASKS, Recipe
 from helpers.recipe.tables import FRAMEWORKS, READERS, TABLES
 
 FOLDER = paths.ROOT / "recipes"
@@ -43,7 +43,7 @@ def full_name(name: str) -> str:
 
     From the current folder, or from the checkout's top, as data folders are.
     """
-    if name in SHIPPED or not name.endswith(".toml"):
+    if not name.endswith(".toml"):
         return name
     path = Path(os.path.expanduser(name))  # noqa: PTH111 (it never fails)
     return str((path if path.exists() else paths.ROOT / path).absolute())
@@ -71,15 +71,11 @@ def lookup(name: str, *, demo: bool = False, **changes: Any) -> Recipe:
     ``demo``: apply its table ``[demo]``, if it has one.
 
     Raises:
-        UserError: there is no such recipe, field or value of it, or the file has a mistake.
+        UserError: there is no such recipe or value of a field, or the file has a mistake.
     """
     file = file_of(name)
-    if unknown := changes.keys() - {field.name for field in fields(Recipe)}:
-        raise UserError(f"unknown recipe field '{min(unknown)}': see helpers/recipe")
-    for what, known in (("precision", PRECISIONS), ("execution", EXECUTIONS)):
-        if what in changes and changes[what] not in known:
-            raise UserError(f"unknown {what} '{changes[what]}': it is one of {', '.join(known)}")
-    return replace(file.demo if demo else file.recipe, **changes)
+    changed = replace(file.demo if demo else file.recipe, **changes)
+    return tables.checked(asdict(changed), Recipe)
 
 
 def read(path: str | Path) -> RecipeFile:
@@ -96,80 +92,52 @@ def read(path: str | Path) -> RecipeFile:
 def _read(path: Path) -> RecipeFile:
     if path.stem in NAMES and path.resolve().parent != FOLDER:
         raise UserError(f"'{path.stem}' is the name of a built-in recipe: give yours another name")
-    text, found = _tables(path)
-    recipe = demo = _recipe(path, text, found)
+    found = _tables(path)
+    recipe = demo = _recipe(path, found)
     if "demo" in found:
-        homes = {key: name for name in TRAINED for key in tables.keys_of(TABLES[name])}
+        homes = {key: name for name in TRAINED for key in TABLES[name].__struct_fields__}
         small = {name: dict(table) for name, table in found.items()}
         for key, value in found["demo"].items():
             small.setdefault(homes[key], {})[key] = value
-        demo = replace(_recipe(path, text, small), demo=True, sha256=recipe.sha256)
+        demo = replace(_recipe(path, small), demo=True, sha256=recipe.sha256)
     return RecipeFile(path, recipe, demo, found.get("slurm", {}), found.get("sweep", {}))
 
 
-def _tables(path: Path) -> tuple[str, Tables]:
-    """A file's text, and its tables upon those of the recipe that it begins with."""
-    text, content = _content(path)
-    given: Tables = msgspec.to_builtins(tables.checked(content, tables.FILE))
-    begun: Tables = {}
-    if (name := content.get("recipe")) is not None:
-        if name not in NAMES or path.resolve() == FOLDER / f"{name}.toml":
-            raise UserError(
-                f"recipe: '{name}' is not a built-in recipe: begin with one of {', '.join(NAMES)}, "
-                "or with none"
-            )
-        begun = _tables(FOLDER / f"{name}.toml")[1]
-    found = {
-        name: _upon(name, begun.get(name, {}), given.get(name, {}))
-        for name in TABLES
-        if name in begun or name in given
-    }
-    if "sweep" in given:
-        found["sweep"] = given["sweep"]
-    return text, found
-
-
-def _content(path: Path) -> tuple[str, dict[str, Any]]:
-    """The text of a recipe's TOML file, and its content."""
+def _tables(path: Path) -> Tables:
+    """A file's tables upon those of the recipe that it begins with."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        content = tomllib.loads(text, parse_float=_finite)
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UserError(f"the recipe cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"not TOML, as a recipe is: {error}") from None
-    if not content:
-        raise UserError("the file is empty; docs/recipes.md lists its keys")
-    return text, content
-
-
-def _finite(text: str) -> float:
-    if (value := float(text)) - value != 0:
-        raise ValueError(f"{text} is no number to train with")
-    return value
+    found: dict[str, Any] = msgspec.to_builtins(tables.checked(content, tables.FILE))
+    if (name := found.pop("recipe", None)) is None:
+        return found
+    if name not in NAMES or path.resolve() == FOLDER / f"{name}.toml":
+        raise UserError(
+            f"recipe: '{name}' is not a built-in recipe: begin with one of {', '.join(NAMES)}, "
+            "or with none"
+        )
+    begun = _tables(FOLDER / f"{name}.toml")
+    begun.pop("sweep", None)
+    return found | {each: _upon(each, begun[each], found.get(each, {})) for each in begun}
 
 
 def _upon(name: str, before: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """A table upon that of the recipe that the file begins with."""
+    """A table upon that of the built-in recipe that the file begins with."""
     kept = dict(before)
-    if name == "data" and given.get("reader", _reader(before)) != _reader(before):
+    if name == "data" and given.get("reader", before["reader"]) != before["reader"]:
         kept = {}  # another reader has other options, and other images
     elif name == "train" and "optimizer" in given:
         kept.pop("momentum", None)
-    elif name == "model" and "network" in given:
-        kept = {key: value for key, value in before.items() if key not in FRAMEWORKS}
     elif name == "model" and given.keys() & set(FRAMEWORKS):
         kept = {}
     return kept | dict(given)
 
 
-def _reader(data: Mapping[str, Any]) -> str:
-    return str(data.get("reader", "nih"))
-
-
-def _recipe(path: Path, text: str, found: Tables) -> Recipe:
-    data, model = dict(found.get("data", {})), dict(found.get("model", {}))
-    train, target = dict(found.get("train", {})), dict(found.get("target", {}))
+def _recipe(path: Path, found: Tables) -> Recipe:
+    data, model, train, target = (dict(found.get(name, {})) for name in TRAINED)
     folder = path.resolve().parent
     own = {key: model.pop(key) for key in FRAMEWORKS if key in model}
     if bool(own) == (model.get("network", "own") != "own"):
@@ -194,7 +162,6 @@ def _recipe(path: Path, text: str, found: Tables) -> Recipe:
         data["folder"] = str(folder / os.path.expanduser(data["folder"]))  # noqa: PTH111 (never fails)
     if "momentum" in train and train.get("optimizer", "adam") != "sgd":
         raise UserError('train.momentum: it goes with optimizer = "sgd" only')
-    schedule = train.pop("lr_schedule", {"gamma": 1.0, "milestones": []})
     metrics = TASKS[train.get("task", Recipe.task)]
     if target.setdefault("metric", metrics[0]) not in metrics:
         said = f"'{target['metric']}' does not go with the task: give {' or '.join(metrics)}"
@@ -203,23 +170,19 @@ def _recipe(path: Path, text: str, found: Tables) -> Recipe:
         model = {"network": "own", "weights": model.get("weights", "random")}
     data.setdefault("color_mode", "grayscale" if reader == "nih" else "rgb")
     decides = {name: found.get(name, {}) for name in (*TRAINED, "demo")}
-    return Recipe(
-        path.stem,
-        **data | _sizes(reader, data),
-        **model,
-        **train,
-        lr_gamma=schedule["gamma"],
-        lr_milestones=tuple(schedule["milestones"]),
-        metric=target["metric"],
-        quality_targets=tuple(target.get("quality_targets", ())),
-        reader=reader,
-        options=options,
-        own=own,
-        code={said.rpartition(":")[0]: custom_code.digest(said, folder) for said in own.values()},
-        beside=str(folder) if own else "",
-        text=tuple(text.split("\n")),
-        sha256=hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest(),
-    )
+    settings = data | _sizes(reader, data) | model | train | target
+    settings |= {
+        "name": path.stem,
+        "reader": reader,
+        "options": options,
+        "own": own,
+        "code": {
+            said.rpartition(":")[0]: custom_code.digest(said, folder) for said in own.values()
+        },
+        "beside": str(folder) if own else "",
+        "sha256": hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest(),
+    }
+    return tables.checked(settings, Recipe)
 
 
 def _sizes(reader: str, data: Mapping[str, Any]) -> dict[str, int]:

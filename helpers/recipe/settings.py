@@ -73,8 +73,8 @@ class Recipe:
     Sizes are in pixels, ``batch_size`` is images per device, ``learning_rate`` is for one device.
     With ``image_size`` 0 images have whatever size they have, and no crop is taken of them.
     ``own`` is custom code, ``mine.py:net``, by the framework's module or ``reader``, and ``code``
-    the SHA-256 of each such file. ``text`` is the recipe's file, line by line, ``sha256`` a digest
-    of its tables that decide the training. ``demo`` says that the table ``[demo]`` holds.
+    the SHA-256 of each such file. ``sha256`` is a digest of the tables that decide the training.
+    ``demo`` says that the table ``[demo]`` holds.
 
     A field with a title has to be equal in runs whose figures are compared.
     """
@@ -110,7 +110,7 @@ class Recipe:
     momentum: Annotated[float, Meta(ge=0, le=0.9999)] = 0.0  # of the optimiser "sgd" alone
     weight_decay: Annotated[float, Meta(ge=0, le=1)] = 0.0  # added to the gradients of all weights
     lr_scaling: Scaling = "linear"
-    lr_gamma: float = 1.0
+    lr_gamma: Annotated[float, Meta(gt=0, le=1)] = 1.0
     lr_milestones: tuple[Number, ...] = ()  # after these the rate is multiplied by lr_gamma
     metric: Literal["auc", "top1", "top5"] = "auc"
     quality_targets: tuple[Annotated[float, Meta(gt=0, le=1)], ...] = ()  # of the metric
@@ -118,21 +118,14 @@ class Recipe:
     beside: str = ""  # the folder of the custom code
     code: dict[str, str] = field(default_factory=dict)
     demo: bool = False
-    text: tuple[str, ...] = ()
     sha256: str = ""
 
     @property
     def schedule(self) -> str:
-        """Warm-up and drops of the learning rate, and what of them the run ends too soon for."""
-        said = ""
-        if self.warmup_epochs:
-            said = f", after a warm-up of {self.warmup_epochs:g} epoch"
-            said += "s" * (self.warmup_epochs != 1)
-            said += f" (cut short after {self.epochs})" * (self.warmup_epochs > self.epochs)
+        """Warm-up and drops of the learning rate."""
+        said = f", warm-up epochs {self.warmup_epochs:g}" * bool(self.warmup_epochs)
         if self.lr_milestones:
             said += f", x {self.lr_gamma:g} after epochs {', '.join(map(str, self.lr_milestones))}"
-            late = [epoch for epoch in self.lr_milestones if epoch >= self.epochs]
-            said += f" (not reached: {', '.join(map(str, late))})" * bool(late)
         return said
 
     def for_images(self, pixels: int) -> "Recipe":

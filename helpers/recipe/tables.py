@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from data_prep.errors import DataError
 from helpers.errors import UserError
@@ -34,17 +34,6 @@ Text = Annotated[str, Meta(min_length=1)]
 Texts = Annotated[list[Text], Meta(min_length=1)]
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
 _TIME = r"^([0-9]{1,6}(:[0-9]{2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{2}){0,2})\Z"
-
-
-class Schedule(Struct, forbid_unknown_fields=True):
-    """The factor of the learning rate, and the epochs after which it applies."""
-
-    gamma: Annotated[float, Meta(gt=0, lt=1)]
-    milestones: Annotated[list[Annotated[int, Meta(ge=1)]], Meta(min_length=1)]
-
-    def __post_init__(self) -> None:
-        if self.milestones != sorted(set(self.milestones)):
-            raise ValueError("milestones: give epochs in ascending order")
 
 
 OPTIONS: dict[str, Any] = {
@@ -71,11 +60,11 @@ SLURM: dict[str, Any] = {
 }
 """What a job asks for; the texts go into a script as they are."""
 
-_TYPES = get_type_hints(Recipe, include_extras=True) | {"lr_schedule": Schedule}
+_TYPES = get_type_hints(Recipe, include_extras=True)
 _MODEL = ("network", "weights")
 _TRAIN = (
     *("task", "epochs", "batch_size", "execution", "optimizer", "learning_rate", "lr_scaling"),
-    *("warmup_epochs", "weight_decay", "momentum", "lr_schedule"),
+    *("warmup_epochs", "weight_decay", "momentum", "lr_gamma", "lr_milestones"),
 )
 _DEMO = (
     *("folder", "image_size", "crop", "weights", "quality_targets"),
@@ -104,10 +93,6 @@ TABLES: dict[str, Any] = {
     "slurm": table("Slurm", SLURM),
 }
 FILE = table("File", TABLES | {"recipe": str, "sweep": dict[str, Any]})
-
-
-def keys_of(kind: Any) -> tuple[str, ...]:
-    return tuple(kind.__struct_fields__)
 
 
 @contextmanager

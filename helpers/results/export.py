@@ -68,7 +68,7 @@ def _settings(entry: Entry) -> dict[str, Any]:
         "machine": content["run"]["host"],
         "commit": content["run"]["commit"],
         "fairness check": "passed" if entry.comparable else "not passed",
-        "recipe": {key: value for key, value in content["recipe"].items() if key != "text"},
+        "recipe": content["recipe"],
         "version": content["framework"]["versions"],
     }
     return dict(pd.json_normalize(told).iloc[0])

@@ -104,11 +104,11 @@ def test_the_pages_on_recipes_and_slurm_have_every_key() -> None:
     found = keys_of_recipes()
     assert found.keys() == {*tables.TABLES, "sweep"}
     for table in tables.TABLES.keys() - {"demo", "slurm"}:
-        differ = set(found[table]) ^ {*tables.keys_of(tables.TABLES[table])}
+        differ = set(found[table]) ^ {*tables.TABLES[table].__struct_fields__}
         assert not differ, f"docs/recipes.md or the code lacks of [{table}]: {sorted(differ)}"
     said = found["demo"]  # these, and of [train] all but those
     named, left_out = said[: said.index("[train]")], said[said.index("[train]") + 1 :]
-    train, demo = (tables.keys_of(tables.TABLES[name]) for name in ("train", "demo"))
+    train, demo = (tables.TABLES[name].__struct_fields__ for name in ("train", "demo"))
     assert {*named, *train} - {*left_out} == {*demo}
     assert sorted(listed("many-machines", "Slurm settings")) == sorted(tables.SLURM)
 

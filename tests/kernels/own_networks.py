@@ -167,7 +167,8 @@ momentum = 0.9
 learning_rate = 0.02
 weight_decay = 1e-3
 warmup_epochs = 1.5
-lr_schedule = {{gamma = 0.1, milestones = [2, 4]}}
+lr_gamma = 0.1
+lr_milestones = [2, 4]
 """
 OF_DEMO = """
 recipe = "demo"

@@ -44,7 +44,7 @@ def test_a_recipe_of_ones_own(folder: Path) -> None:
         '[data]\nreader = "mine.py:Reader"\nfolder = "pictures"\ncolor_mode = "rgb"\n'
         f'{OWN}mxnet = "mine.py:net"\n'
         '[train]\ntask = "multiclass"\nepochs = 40\noptimizer = "sgd"\nlearning_rate = 1\n'
-        "lr_schedule = {gamma = 0.1, milestones = [20, 30]}\n[target]\nquality_targets = [0.5]\n"
+        "lr_gamma = 0.1\nlr_milestones = [20, 30]\n[target]\nquality_targets = [0.5]\n"
         "[demo]\nepochs = 2\n[sweep]\ndevices = [1, 2]\n"
         '[slurm]\npartition = "gpu"\nsetup = ["module load cuda"]\n'
     )
@@ -64,7 +64,7 @@ def test_a_recipe_of_ones_own(folder: Path) -> None:
     assert recipe.lacks("pytorch") is None
     assert "no network of its own for keras" in str(recipe.lacks("keras"))
     record = recipe.on(2).as_record()
-    assert "\n".join(record["text"]) == text and record["task"] == "multiclass"
+    assert record["task"] == "multiclass"
     assert recipe.digests() == {"mine.toml": record["sha256"], "mine.py": digest}
 
 
@@ -124,12 +124,9 @@ BAD = [
     (f"{MODEL}[train]\nepoch = 5\n", "train: Object contains unknown field `epoch`"),
     (f"epochs = 5\n{MODEL}", "Object contains unknown field `epochs`"),
     (f'{MODEL}[train]\nepochs = "ten"\n', "train.epochs: Expected `int`, got `str`"),
-    (f"{MODEL}[train]\nlearning_rate = nan\n", "nan is no number"),
+    (f"{MODEL}[train]\nlearning_rate = nan\n", "train.learning_rate: Expected `float` >= 1e-12"),
     (f"{MODEL}[train]\nmomentum = 0.9\n", "train.momentum: it goes with optimizer"),
-    (
-        f"{MODEL}[train]\nlr_schedule = {{gamma = 0.1, milestones = [3, 2]}}\n",
-        "train.lr_schedule: milestones: give epochs in ascending order",
-    ),
+    (f"{MODEL}[train]\nlr_gamma = 2\n", "train.lr_gamma: Expected `float` <= 1.0"),
     ("[train]\nepochs = 5\n", 'model: give either network = "densenet121"'),
     (f'{MODEL}pytorch = "mine.py:net"\n', "model: give either network"),
     ('[model]\nnetwork = "resnet45"\n', "model.network: Invalid enum value 'resnet45'"),

@@ -152,7 +152,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("devices = [0]", ": devices 0: give at least one"),
         ("frameworks = ['zoo']", "unknown framework 'zoo': the frameworks are pytorch"),
         ("frameworks = ['keras']\nnotebooks = ['x']", "give only one of them"),
-        ("precision = ['fp32', 'int8']", "unknown precision 'int8': it is one of fp32"),
+        ("precision = ['fp32', 'int8']", "precision: Invalid enum value 'int8'"),
         ("data = 'nowhere'", "data folder 'nowhere' does not exist"),
         ("recipe = 'demo'", "this file is the recipe: leave the key out"),
     ],
