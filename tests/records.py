@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from data_prep import FINDINGS
-from helpers import record
+from helpers import paths, record
 from helpers.frameworks import ROWS
 from helpers.frameworks.devices import Devices, run_name
 from helpers.recipe import lookup
@@ -65,11 +65,9 @@ def make(
     content: dict[str, Any] = {
         "schema": record.SCHEMA,
         "run": {
-            "experiment": "b",
             "notebook": notebook or f"{framework.replace(' ', '_')}_MultiGPU",
             "started": "2026-11-21T01:00:00+00:00",
             "finished": "2026-11-21T01:02:00+00:00",
-            "seconds": 120.0,
             "process": 1,
             "host": "box",
             "commit": "abc",
@@ -103,10 +101,8 @@ def make(
             "pixels": 38,
             "format": "png",
             "images": {"train": train, "valid": 160, "test": 320},
-            "groups": {"train": 300, "valid": 40, "test": 80},
-            "steps_per_epoch": steps,
         },
-        "weights": {"source": "random", "sha256": "0" * 64, "note": "from the seed"},
+        "weights": {"source": "random", "sha256": "0" * 64},
         "fairness": {
             "comparable": True,
             "checks": [LOGITS | {"verdict": "pass", "reason": None}],
@@ -122,10 +118,8 @@ def make(
             "mean_low": auc - 0.03,
             "mean_high": auc + 0.03,
             "in_mean": list(FINDINGS),
-            "patients": 80,
             "resamples": resamples(auc),
             "sample": "a" * 32,
-            "seconds": 2.0,
             "findings": [
                 {
                     "finding": finding,
@@ -168,18 +162,19 @@ def started(folder: Path, devices: Devices | int = 2, **given: Any) -> record.Ru
     if isinstance(devices, int):
         devices = Devices("cpu", tuple(f"CPU device {number}" for number in range(devices)))
     usual: dict[str, Any] = {
-        "notebook": "PyTorch_MultiGPU",
+        "notebook": paths.NOTEBOOKS / "PyTorch_MultiGPU.ipynb",
         "framework": "PyTorch",
         "kernel": "pytorch",
         "versions": {"torch": "2"},
         "recipe": lookup("demo").on(devices.count),
+        "skipped": {},
     }
     return record.start(folder, devices=devices, **usual | given)
 
 
 def rounds(rate: float) -> dict[str, Any]:
     """What the measurements came to, around ``rate`` images/s."""
-    return sections.throughput([rate * part for part in (0.98, 0.99, 1, 1, 1.01, 1.02)], images=128)
+    return sections.throughput([rate * part for part in (0.98, 0.99, 1, 1, 1.01, 1.02)])
 
 
 def resamples(auc: float, half: float = 0.03) -> list[float]:
@@ -255,12 +250,9 @@ def load(batch: Path, *contents: dict[str, Any]) -> Comparison:
 
 
 def world(nodes: int = 2, *, virtual: bool = True) -> dict[str, Any]:
-    """The section ``world`` of a run with one rank a node."""
+    """The section ``cluster`` of a run with one rank a node."""
     ranks = [list(range(nodes))] if virtual else [[rank] for rank in range(nodes)]
-    hosts = [
-        {"name": f"node{number}", "cpus": 2, "gpus": [], "ranks": own}
-        for number, own in enumerate(ranks)
-    ]
+    hosts = [f"node{number}" for number in range(len(ranks))]
     launcher = {"launcher": "mpiexec", "launcher_version": "5.0.2"}
     about = {"nodes": nodes, "simulated": virtual, "hosts": hosts}
     return {**about, **launcher, "interface": "lo" if virtual else "eth0"}

@@ -57,17 +57,16 @@ class FairnessCheck:
     """All checks of one run, and how long they took."""
 
     checks: tuple[Check, ...]
-    seconds: float = 0.0
 
     @property
     def comparable(self) -> bool:
         """False when any check failed, or found another training than the recipe's."""
         return all(check.verdict not in ("fail", DIFFERENT) for check in self.checks)
 
-    def updated(self, checks: Iterable[Check], seconds: float = 0.0) -> "FairnessCheck":
+    def updated(self, checks: Iterable[Check]) -> "FairnessCheck":
         """Replace the checks with these names by these; new checks come last."""
         rows = {check.check: check for check in (*self.checks, *checks)}
-        return FairnessCheck(tuple(rows.values()), self.seconds + seconds)
+        return FairnessCheck(tuple(rows.values()))
 
     def table(self) -> pd.DataFrame:
         """One row per check, as text for the notebook; a dash where nothing was compared."""
@@ -86,7 +85,7 @@ class FairnessCheck:
     def as_record(self) -> dict[str, Any]:
         """The record's section ``fairness``."""
         checks = [check.as_record() for check in self.checks]
-        return {"comparable": self.comparable, "seconds": self.seconds, "checks": checks}
+        return {"comparable": self.comparable, "checks": checks}
 
 
 def shown(verdict: str) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from helpers import network
-from helpers.frameworks import devices
 from helpers.frameworks.rank_info import Place
 
 Gather = Callable[[Any], list[Any]]
@@ -21,18 +19,18 @@ def of_all(gather: Gather, rank: int, host: str, order: Mapping[str, Any]) -> Pl
     ``devices`` of each, their ``kind``, the ``interface`` that the user named, and ``about`` the
     launcher.
     """
-    machine = {"cpus": os.cpu_count(), "gpus": [gpu.name for gpu in devices.visible()]}
     own = {"host": host, "on": socket.gethostname(), "addresses": network.addresses()}
     free = [network.free_port() for _ in range(2)]
-    joined = gather({**own, "machine": machine, "ports": free})
+    joined = gather({**own, "ports": free})
     on = [said["on"] for said in joined]
     addresses = {said["on"]: said["addresses"] for said in joined}
     found = network.common(addresses, on[0], order["interface"])
     where, ports = [found[machine] for machine in on], [said["ports"] for said in joined]
     interfaces = tuple(name for name, _ in where)
     virtual = order["nodes"] > 1 and len(set(on)) == 1
-    about = {"nodes": order["nodes"], "simulated": virtual}
-    about |= {"interface": network.summary(interfaces), "hosts": _machines(joined)}
+    hosts = [*dict.fromkeys(said["host"] for said in joined)]
+    about: dict[str, Any] = {"nodes": order["nodes"], "simulated": virtual}
+    about |= {"interface": network.summary(interfaces), "hosts": hosts}
     return Place(
         rank=rank,
         ranks=len(joined),
@@ -47,12 +45,3 @@ def of_all(gather: Gather, rank: int, host: str, order: Mapping[str, Any]) -> Pl
         gather=gather,
         about=about | order["about"],
     )
-
-
-def _machines(joined: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each host: its name, CPUs, GPUs and ranks."""
-    found: dict[str, dict[str, Any]] = {}
-    for rank, said in enumerate(joined):
-        host = said["host"]
-        found.setdefault(host, {"name": host, **said["machine"], "ranks": []})["ranks"].append(rank)
-    return list(found.values())

@@ -49,7 +49,7 @@ class Weights:
         return f"Weights: {self.source} ({self.note}), SHA-256 {self.sha256[:12]}"
 
     def as_record(self) -> dict[str, str]:
-        return {"source": self.source, "sha256": self.sha256, "note": self.note}
+        return {"source": self.source, "sha256": self.sha256}
 
 
 def canonical(

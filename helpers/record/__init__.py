@@ -6,7 +6,7 @@ sees half a record.
 """
 
 from helpers.record.file import FILE, check, plain, read, write
-from helpers.record.types import SCHEMA, Record
+from helpers.record.types import SCHEMA
 from helpers.record.writing import Run, start
 
-__all__ = ["FILE", "SCHEMA", "Record", "Run", "check", "plain", "read", "start", "write"]
+__all__ = ["FILE", "SCHEMA", "Run", "check", "plain", "read", "start", "write"]

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from data_prep.errors import printable
+from data_prep.errors import DataError, printable
+from data_prep.files import read_limited
 from helpers import paths
 from helpers.errors import UserError
 from helpers.record import processes
@@ -26,7 +27,7 @@ _WHEN_FINISHED = (
 )
 
 
-def read(path: Path) -> Record:
+def read(path: Path) -> dict[str, Any]:
     """The checked record at ``path`` (a file, or the run's folder).
 
     A record that says ``running`` although its process is gone is returned as ``interrupted``.
@@ -37,15 +38,14 @@ def read(path: Path) -> Record:
     path = path / FILE if path.is_dir() else path
     if not path.exists():
         raise UserError(f"{path}: there is no record; run its notebook first")
-    content: Record = _usable(read_json(path))
-    check(content, path)
+    check(content := plain(read_json(path)), path)
     if content["state"] == "running" and not (alive := processes.runs(content["run"])):
         process, host = content["run"]["process"], content["run"]["host"]
         content["reason"] = f"process {process} on {host}: this host cannot tell if it still runs"
         if alive is not None:
             content["state"] = "interrupted"
             content["reason"] = "the process was killed before the run was finished"
-    return content
+    return dict(content)
 
 
 def write(folder: Path, content: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ def write(folder: Path, content: Mapping[str, Any]) -> None:
     paths.write_atomically(folder / FILE, text + "\n")
 
 
-def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
+def check(content: Any, where: Path | str = "record") -> None:
     """Check a record against its type, and that it has the sections of its state.
 
     Raises:
@@ -82,42 +82,26 @@ def read_json(path: Path) -> Any:
         UserError: it cannot be read, or is not JSON of the kind that is written here.
     """
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
-            raise UserError(f"{path}: not a file; remove it")
-        with path.open("rb") as file:
-            found = file.read(LARGEST_FILE + 1)
-        if len(found) > LARGEST_FILE:
-            raise UserError(
-                f"{path}: more than {LARGEST_FILE >> 20} MiB, so this project did not write it; "
-                "remove it"
-            )
-        return msgspec.json.decode(found)
+        return msgspec.json.decode(read_limited(path, LARGEST_FILE))
+    except DataError as error:
+        raise UserError(str(error)) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
-        why = "nested too deep" if isinstance(error, RecursionError) else error
-        raise UserError(f"{path}: not a JSON file of this project ({why})") from None
-
-
-def _usable(value: Any) -> Any:
-    """``value`` with the escapes in its texts spelt out, and 2.0 as the 2 that counts devices."""
-    if isinstance(value, dict):
-        return {_usable(key): _usable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_usable(item) for item in value]
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return printable(value) if isinstance(value, str) else value
+        raise UserError(f"{path}: not a JSON file of this project ({error})") from None
 
 
 def plain(value: Any) -> Any:
-    """``value`` as JSON types: NumPy scalars and arrays unpacked, NaN as null, paths as text."""
+    """``value`` as JSON types: NumPy scalars and arrays unpacked, NaN as null, paths as text.
+
+    Texts have no effect on a terminal.
+    """
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {printable(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
         return [plain(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return str(value) if isinstance(value, Path) else value
+    return printable(str(value)) if isinstance(value, str | Path) else value

@@ -1,9 +1,8 @@
 """Identify a run by its recipe, its data and the code that trained it."""
 
 import hashlib
-import json
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,17 +53,6 @@ def images(split: "pd.DataFrame", classes: Sequence[str]) -> Any:
     for image, group, row in sorted(zip(split["image"], split["group"], labels, strict=True)):
         found.update(f"{image} {group} {row}\n".encode(errors="surrogateescape"))
     return found
-
-
-def of(content: Mapping[str, Any]) -> dict[str, str]:
-    """Digests of a record's recipe (with its custom code), data and code, as far as it has them."""
-    recipe = json.dumps(content["recipe"], sort_keys=True).encode()
-    found = {
-        "recipe": hashlib.sha256(recipe).hexdigest(),
-        "data": content.get("data", {}).get("sha256"),
-        "code": content["run"].get("code"),
-    }
-    return {what: digest for what, digest in found.items() if digest is not None}
 
 
 def commit() -> str | None:

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # a process that trains does not need it
     import pandas as pd
 
-TRAINED = ("files", "synthetic")
-"""The measurements that train."""
-
 
 def training(
     history: Sequence[Mapping[str, Any]], first_step_seconds: float, resumed_after: int = 0
@@ -28,20 +25,12 @@ def training(
     }
 
 
-def throughput(rates: Sequence[float], *, images: int, steps: int = 1) -> dict[str, Any]:
-    """The sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, from their rounds.
+def throughput(rates: Sequence[float]) -> dict[str, Any]:
+    """The sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``.
 
-    ``rates`` are the rounds' images/s over all devices; each round took ``steps`` of ``images``.
+    ``rates`` are the rounds' images/s over all devices.
     """
-    return {
-        "steps": steps,
-        "images": images * steps * len(rates),
-        "seconds": sum(images * steps / rate for rate in rates),
-        "images_per_second": median(rates),
-        "low": min(rates),
-        "high": max(rates),
-        "rounds": list(rates),
-    }
+    return {"images_per_second": median(rates), "rounds": list(rates)}
 
 
 def other_programs(found: Mapping[str, Any]) -> str:

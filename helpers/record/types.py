@@ -5,7 +5,7 @@ that the run has not reached is absent.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
@@ -34,22 +34,11 @@ class RunInfo(TypedDict):
     process: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     host: str
     id: NotRequired[str]  # drawn at random; its weights and its checkpoint carry it too
-    resumed: NotRequired[str]  # the id of the run whose checkpoint this one continued
-    experiment: NotRequired[str | None]  # its folder's name
     variant: NotRequired[str | None]  # among the notebook's runs on as many devices: seed1-repeat2
     finished: NotRequired[str | None]  # ISO 8601
-    seconds: NotRequired[Seconds]  # in an experiment from the kernel's start to its end
     process_started: NotRequired[float]  # seconds since 1970
     commit: NotRequired[str | None]  # of the checkout, with + where files were changed
-    environment: NotRequired[dict[str, str]]  # variables that can change what is measured
     code: NotRequired[str]  # SHA-256 of the cells that ran and of the packages they import
-
-
-class Host(TypedDict):
-    name: str
-    cpus: Positive | None
-    gpus: list[str]  # names of those that it has and shows
-    ranks: Annotated[list[Count], Meta(min_length=1)]
 
 
 class Cluster(TypedDict):
@@ -60,7 +49,7 @@ class Cluster(TypedDict):
     launcher: Literal["mpiexec", "srun", "torchrun"]
     launcher_version: str
     interface: str  # of the network, or each host's where they differ
-    hosts: Annotated[list[Host], Meta(min_length=1)]
+    hosts: Annotated[list[str], Meta(min_length=1)]  # names
 
 
 class OtherProcess(TypedDict):
@@ -115,17 +104,13 @@ class DeviceList(TypedDict):
     cpus: NotRequired[Annotated[list[CpuDevice], Meta(min_length=1)]]  # where none shares cores
 
 
-if TYPE_CHECKING:
-    RecipeSettings = dict[str, Any]
-else:
+@dataclass(frozen=True, kw_only=True)
+class RecipeSettings(Recipe):
+    """The recipe's fields, and what they are on so many devices."""
 
-    @dataclass(frozen=True, kw_only=True)
-    class RecipeSettings(Recipe):
-        """The recipe's fields, and what they are on so many devices."""
-
-        devices: Positive
-        global_batch_size: Positive
-        scaled_learning_rate: float
+    devices: Positive
+    global_batch_size: Positive
+    scaled_learning_rate: float
 
 
 class Splits(TypedDict):
@@ -139,8 +124,6 @@ class Data(TypedDict):
     kind: Literal["generated", "real"]
     pixels: int  # of a side, or of the shorter one
     images: Splits
-    groups: Splits  # patients, or other groups that no two splits share
-    steps_per_epoch: Positive
     format: NotRequired[str]
     classes: NotRequired[Annotated[list[str], Meta(min_length=1)]]  # in the order of the outputs
     loader_workers: NotRequired[Count]  # of all devices together
@@ -150,7 +133,6 @@ class Data(TypedDict):
 class Weights(TypedDict):
     source: Literal["imagenet", "random", "own"]
     sha256: str
-    note: NotRequired[str]
 
 
 class FairnessCheck(TypedDict):
@@ -165,7 +147,6 @@ class FairnessCheck(TypedDict):
 class Fairness(TypedDict):
     comparable: bool
     checks: list[FairnessCheck]
-    seconds: NotRequired[float]
 
 
 class Epoch(TypedDict):
@@ -197,8 +178,6 @@ class Training(TypedDict):
     images_per_second: Rate  # median of the last process's epochs but its first, if it has others
     first_step_seconds: float | None  # with tracing and tuning
     execution: NotRequired[str]  # eager, graph or compiled, and by what
-    convolutions: NotRequired[str | None]  # the type they compute in
-    threads: NotRequired[int | None]  # that a process computes with
     step_seconds: NotRequired[StepSeconds]
     first_batches: NotRequired[list[str]]  # digests of the first epoch's first global batches
 
@@ -233,15 +212,12 @@ class Test(TypedDict):
     groups of images.
     """
 
-    seconds: float
-    loss: NotRequired[float]
     resamples: Annotated[list[Share], Meta(min_length=1)]  # of the first metric
     sample: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]  # equal: resamples pair
     mean_auc: NotRequired[Share]  # over the findings in_mean, or all that can be computed
     mean_low: NotRequired[Share]
     mean_high: NotRequired[Share]
     in_mean: NotRequired[list[str]]  # findings with enough positive and negative images
-    patients: NotRequired[Positive]
     findings: NotRequired[list[Finding]]
     top1: NotRequired[Fraction]  # images whose class was named first
     top1_low: NotRequired[Share]
@@ -249,17 +225,11 @@ class Test(TypedDict):
     top5: NotRequired[Share]  # or among the first five; None with five classes or fewer
     top5_low: NotRequired[Share]
     top5_high: NotRequired[Share]
-    groups: NotRequired[Positive]
     classes: NotRequired[Annotated[list[ClassResult], Meta(min_length=2)]]
 
 
 class Throughput(TypedDict):
-    steps: NotRequired[Positive]  # of a round
-    images: Count  # of all rounds
-    seconds: Seconds
     images_per_second: Rate  # the median of the rounds
-    low: float  # images/s of the slowest round
-    high: float
     rounds: Annotated[list[Rate], Meta(min_length=1)]
 
 
@@ -276,7 +246,6 @@ Place = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 class Checkpoint(TypedDict):
     resumed_after: Count  # epochs that earlier attempts had done
-    seconds: float  # for which handing checkpoints over held training up
     restarts: NotRequired[list[Place]]  # the epoch after which each resumed attempt continued
     changed_code: NotRequired[bool]  # whether an earlier attempt ran other code
 

@@ -9,69 +9,55 @@ import json
 import os
 import secrets
 import sys
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from helpers import paths
 from helpers.errors import UserError, in_a_line
 from helpers.frameworks import rank_info
 from helpers.frameworks.devices import Devices, hardware
 from helpers.recipe import ScaledRecipe
-from helpers.record import environment_variables, processes, run_identity, this_notebook
+from helpers.record import processes, run_identity, this_notebook
 from helpers.record.file import FILE, check, plain, write
-from helpers.record.types import SCHEMA, Record, State
+from helpers.record.types import SCHEMA
 
 
 class Run:
     """A run's record while it is written. Make one with :func:`start`.
 
     The first of several ranks writes the run's record; the others keep theirs in memory.
+    ``code`` gives the digest of the code that has run by now.
     """
 
-    def __init__(
-        self, folder: Path, content: Record, code: Callable[[], str] | None = None
-    ) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, content: dict[str, Any], code: Callable[[], str]) -> None:
+        self.folder, self.content, self._code = folder, content, code
         here = rank_info.here()
         self._kept = here is None or here.rank == 0
-        self.content = content
-        self.content = self._with(run={"id": secrets.token_hex(8), **content["run"]})
-        self._code = code
-        self._began = time.monotonic()  # the clock on the wall can be set back
         if self._kept:
-            write(folder, self.content)
+            write(folder, content)
             atexit.register(self._left)
         self._stop_watching = _watch_notebook_cells(self)
 
     @property
     def id(self) -> str:
         """A name of this run alone, which its weights and its checkpoint carry too."""
-        return self.content["run"]["id"]
+        return str(self.content["run"]["id"])
 
     def add(self, section: str, value: Any) -> None:
         """Put ``value`` under ``section`` and write the record."""
-        changed = self._with(run=self._run(), **{section: plain(value)})
+        changed = self.content | {"run": self._run(), section: plain(value)}
         check(changed)
         self._write(changed)
 
-    def resumes(self, other: str) -> None:
-        """Note the id of the run whose checkpoint this one continues."""
-        self._write(self._with(run={**self.content["run"], "resumed": other}))
-
     def remove(self, *sections: str) -> None:
         """Take out sections that hold no longer; a run that was finished is not, then."""
-        if not self.content.keys() & set(sections):
-            return
-        run = {**self.content["run"], "finished": None}
-        changed = self._with(state="running", reason=None, run=run)
-        self._write(
-            cast(Record, {name: value for name, value in changed.items() if name not in sections})
-        )
+        if self.content.keys() & set(sections):
+            changed = self.content | {"state": "running", "reason": None}
+            changed["run"] = self.content["run"] | {"finished": None}
+            self._write({name: value for name, value in changed.items() if name not in sections})
 
     def close(self) -> None:
         """This process has begun another run: whatever happens now does not belong to this one."""
@@ -92,29 +78,24 @@ class Run:
     def continues(self) -> None:
         """A run that had failed or was interrupted is running again."""
         if self.content["state"] in ("failed", "interrupted"):
-            self._write(self._with(state="running", reason=None))
+            self._write(self.content | {"state": "running", "reason": None})
 
-    def _end(self, state: State, reason: str | None) -> None:
+    def _end(self, state: str, reason: str | None) -> None:
         run = self._run() | {"finished": datetime.now(UTC).isoformat()}
-        run["seconds"] = time.monotonic() - self._began
-        changed = self._with(state=state, reason=reason, run=run)
+        changed = self.content | {"state": state, "reason": reason, "run": run}
         if self._kept:  # what is of all ranks the first alone has
             check(changed)
         self._write(changed)
 
-    def _with(self, **sections: Any) -> Record:
-        return cast(Record, {**self.content, **sections})
-
     def _run(self) -> dict[str, Any]:
-        """The section ``run`` with the digest of the code that has run by now."""
-        return {**self.content["run"], **({"code": self._code()} if self._code else {})}
+        return self.content["run"] | {"code": self._code()}
 
     def _left(self, why: str = "the process ended before the run was finished") -> None:
         if self.content["state"] == "running" and self.content["run"]["process"] == os.getpid():
             with suppress(UserError):
                 self._end("interrupted", why)
 
-    def _write(self, changed: Record) -> None:
+    def _write(self, changed: dict[str, Any]) -> None:
         """Raises UserError where another run has begun in the folder."""
         self.content = changed
         if not self._kept:
@@ -132,31 +113,21 @@ class Run:
 def start(
     folder: Path,
     *,
-    notebook: str,
+    notebook: Path,
     framework: str,
     kernel: str,
     versions: Mapping[str, str],
     devices: Devices,
     recipe: ScaledRecipe,
-    file: Path | None = None,
 ) -> Run:
-    """Begin the record of a run in ``folder``; an older record there is replaced.
-
-    Args:
-        file: of the notebook, where that is not in ``notebooks/``.
-    """
-    code = run_identity.follow(file or paths.NOTEBOOKS / f"{notebook}{this_notebook.SUFFIX}")
-    about: dict[str, Any] = {"experiment": folder.parent.name, "notebook": notebook}
+    """Begin the record of a run in ``folder``; an older record there is replaced."""
+    code = run_identity.follow(notebook)
+    about: dict[str, Any] = {"notebook": notebook.stem, "id": secrets.token_hex(8)}
     about |= {"started": datetime.now(UTC).isoformat(), "finished": None, **processes.own()}
     about |= {"commit": run_identity.commit(), "code": code()}
-    about |= {"environment": environment_variables.to_record(os.environ)}
-    on: dict[str, Any] = {
-        "kind": devices.kind,
-        "count": devices.count,
-        "names": list(devices.names),
-    }
+    on: dict[str, Any] = {"kind": devices.kind, "count": devices.count, "names": devices.names}
     if devices.cpus:
-        on |= {"cpus": [asdict(cpu) for cpu in devices.cpus]}
+        on["cpus"] = [asdict(cpu) for cpu in devices.cpus]
     content = {
         "schema": SCHEMA,
         "run": about,
@@ -170,7 +141,7 @@ def start(
         "devices": on,
         "recipe": recipe.as_record(),
     }
-    found: Record = plain(content)
+    found = plain(content)
     check(found)
     return Run(folder, found, code)
 

@@ -142,7 +142,7 @@ def hosts_of(content: Mapping[str, Any]) -> list[str]:
     """
     several = nodes(content) > 1 and not simulated_nodes(content)
     others = content["cluster"]["hosts"][1:] if several else []
-    return [str(content["run"]["host"]), *(str(host["name"]) for host in others)]
+    return [str(content["run"]["host"]), *others]
 
 
 def simulated_nodes(content: Mapping[str, Any]) -> bool:

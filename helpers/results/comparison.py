@@ -151,7 +151,7 @@ def load(experiments: str | Path | Iterable[str | Path] = "latest") -> Compariso
     for folder in folders:
         for path in sorted(folder.glob(f"*/{record.FILE}")):
             try:
-                entries.append(Entry(path.parent, dict(record.read(path))))
+                entries.append(Entry(path.parent, record.read(path)))
             except UserError as error:
                 left_out.append(str(error))
     entries, others = _of_one_task(with_machines(entries))

@@ -88,7 +88,7 @@ class Experiment:
         if not (self.folder_of(run) / record.FILE).exists():
             return {"state": "waiting", "reason": ""}
         try:
-            return dict(record.read(self.folder_of(run)))
+            return record.read(self.folder_of(run))
         except UserError as error:
             return {"state": "unreadable", "reason": str(error)}
 
@@ -103,7 +103,7 @@ class Experiment:
 
     def short_record(self, run: PlannedRun) -> dict[str, Any]:
         """A record for a run that ended before it wrote one."""
-        about = {"experiment": self.name, "notebook": run.notebook, **processes.own()}
+        about = {"notebook": run.notebook, **processes.own()}
         return {
             "schema": record.SCHEMA,
             "run": about | {"started": _now(), "finished": _now()},

@@ -20,7 +20,7 @@ from helpers import record
 from helpers.errors import UserError
 from helpers.networks.weights import Arrays, under
 from helpers.networks.weights import save as save_arrays
-from helpers.record import Run, run_identity
+from helpers.record import Run
 
 FILE = "checkpoint.safetensors"
 
@@ -50,9 +50,9 @@ class Checkpoint:
         """Epochs that are done."""
         return len(self.history)
 
-    def as_record(self, seconds: float) -> dict[str, Any]:
-        """The record's section ``checkpoint``; ``seconds`` are those of all its :func:`save`."""
-        said: dict[str, Any] = {"resumed_after": self.epoch, "seconds": seconds}
+    def as_record(self) -> dict[str, Any]:
+        """The record's section ``checkpoint``."""
+        said: dict[str, Any] = {"resumed_after": self.epoch}
         said |= {"restarts": list(self.restarts)} if self.restarts else {}
         return said | ({"changed_code": True} if self.changed_code else {})
 
@@ -67,7 +67,7 @@ def save(
     """Replace the last checkpoint; if an ``OSError`` is raised, that one stays."""
     arrays = {f"weights/{name}": array for name, array in weights.items()}
     arrays |= {f"optimizer/{name}": array for name, array in optimizer.items()}
-    said = {"schema": record.SCHEMA, "about": begin.about, "code": begin.code, "run": begin.run}
+    said = {"schema": record.SCHEMA, "about": begin.about, "code": begin.code}
     said |= {"history": list(history), "first_step": first_step, "restarts": begin.restarts}
     save_arrays(begin.folder / FILE, arrays, {"said": json.dumps(said)})
 
@@ -81,7 +81,7 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
         UserError: the checkpoint cannot be read, or is of another recipe, images or framework.
     """
     path = run.folder / FILE
-    about, code = _about(run.content), run_identity.of(run.content).get("code")
+    about, code = _about(run.content), run.content["run"]["code"]
     start = Checkpoint(initial, run.folder, about, run.id, code)
     if not resume:
         path.unlink(missing_ok=True)  # else a later resume would take it for this run's
@@ -102,7 +102,6 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
         restarts=(*said["restarts"], len(said["history"])),
         changed_code=said.get("code") != code,
     )
-    run.resumes(said["run"])
     print(f"Resumed after epoch {found.epoch} of {about['epochs']}, from {path}")
     if found.changed_code:
         print("The code has changed since: the epochs come from different programs")
@@ -130,13 +129,13 @@ def epochs_in(folder: Path) -> int:
         return 0
 
 
-_IN_DIGESTS = ("text", "beside")  # whose digests are compared; and where it lies does not matter
 _UNREADABLE = SafetensorError, OSError, TypeError, ValueError, KeyError, RecursionError
 
 
 def _about(content: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a record that must be the same for a run to resume."""
-    recipe = {key: value for key, value in content["recipe"].items() if key not in _IN_DIGESTS}
+    recipe = dict(content["recipe"])
+    del recipe["beside"]  # where the custom code lies does not matter
     framework = content["framework"]
     by = f"{framework['name']} in kernel {framework['kernel']}"
-    return {**recipe, "images": run_identity.of(content).get("data"), "framework": by}
+    return {**recipe, "images": content["data"].get("sha256"), "framework": by}

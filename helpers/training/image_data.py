@@ -16,7 +16,7 @@ from data_prep.files import read_json
 from data_prep.readers.catalog_reader import CatalogReader
 from data_prep.split import describe_groups
 from helpers.errors import UserError
-from helpers.recipe import Recipe, ScaledRecipe
+from helpers.recipe import Recipe
 from helpers.recipe.settings import MULTICLASS, MULTILABEL
 from helpers.record import run_identity, tasks
 from helpers.training import image_readers
@@ -97,7 +97,7 @@ class Data:
             return "packed" if isinstance(self.reader.array, np.memmap) else "memory"
         return Path(self.train["path"].iloc[0]).suffix.lstrip(".").lower()
 
-    def as_record(self, recipe: ScaledRecipe) -> dict[str, Any]:
+    def as_record(self) -> dict[str, Any]:
         """The record's section ``data``."""
         return {
             "folder": image_readers.called(self.recipe, self.folder),
@@ -106,8 +106,6 @@ class Data:
             "format": self.format,
             "classes": list(self.classes),
             "images": {name: len(split) for name, split in self.splits.items()},
-            "groups": {name: split["group"].nunique() for name, split in self.splits.items()},
-            "steps_per_epoch": recipe.steps(len(self.train)),
             "sha256": self.sha256,
         }
 

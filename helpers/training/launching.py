@@ -58,7 +58,7 @@ def begin_training(run: RunState) -> None:
     vars(run).pop("loop", None)
     run.record.remove(*OF_TRAINING, *measuring.MEASUREMENTS.values(), *measuring.FROM_THEM)
     workers = run.workers * run.setup.replicas
-    run.record.add("data", run.images.as_record(run.setup.recipe) | {"loader_workers": workers})
+    run.record.add("data", run.images.as_record() | {"loader_workers": workers})
     with rank_info.first_rank_first():  # it may remove one
         run.start = checkpoint.begin(run.record, run.initial.arrays, resume=run.given["resume"])
         if run.rank == 0:

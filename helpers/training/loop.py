@@ -51,7 +51,6 @@ class Loop:
         self.predict: Any = None
         self.first_step = self._data_seconds = float("nan")
         self._step_seconds: list[float] = []
-        self._checkpoints = 0.0
         self._epoch, self.phase_now = 0, ""
 
     @cached_property
@@ -155,9 +154,7 @@ class Loop:
             replica = self.notes.replica
             state = run.framework.dump_optimizer(replica)
             arrays = run.framework.dump_weights(replica.network)
-            start = time.perf_counter()
             checkpoint.save(run.start, self.history, self.first_step, arrays, state)
-            self._checkpoints += time.perf_counter() - start
             run.tell(showing.progress, self.history[-1])
 
     def _measured(
@@ -182,7 +179,7 @@ class Loop:
         """See :meth:`helpers.run.Run.test`."""
         run, images = self.run, self.images
         run.tell(showing.remove, "test", "attribution")
-        _, loss = self._measured("test", scores, metric)
+        self._measured("test", scores, metric)
         each = run.gather((self.notes.evaluations, self.notes.moments, max(self.notes.metrics)))
         if run.rank:
             return
@@ -198,13 +195,12 @@ class Loop:
         sample = run_identity.images(images.test, images.classes)
         groups = images.test["group"]
         result = metrics.evaluate(targets, scores, groups, images.classes, sample)
-        more = {"loss": loss, "seconds": self.seconds["test"]}
-        run.tell(showing.add, "test", result | more)
+        run.tell(showing.add, "test", result)
         run.tell(showing.tested, result)
 
-    def updated(self, checks: list[Check], seconds: float = 0.0) -> None:
+    def updated(self, checks: list[Check]) -> None:
         """Take these rows into the fairness check, and record it."""
-        self.fairness = self.fairness.updated(checks, seconds)
+        self.fairness = self.fairness.updated(checks)
         self.run.tell(showing.add, "fairness", self.fairness.as_record())
 
     def epochs(self, replica: Any) -> Iterator[int]:
@@ -249,15 +245,14 @@ class Loop:
         run.tell(showing.table, FairnessCheck(tuple(checks)).table())
         run.tell(showing.add, "epochs", self.history)
         run.tell(showing.add, "training", self._as_record())
-        run.tell(showing.add, "checkpoint", run.start.as_record(self._checkpoints))
+        run.tell(showing.add, "checkpoint", run.start.as_record())
         run.tell(showing.trained, self.history, self._held())
 
     def _as_record(self) -> dict[str, Any]:
         """The record's section ``training``."""
-        seen = self._observed[0].seen
         said = sections.training(self.history, self.first_step, self.run.start.epoch)
-        said |= {"execution": seen.execution, "convolutions": seen.convolutions}
-        said |= {"threads": seen.threads, "first_batches": first_batches(self._observed)}
+        said["execution"] = self._observed[0].seen.execution
+        said["first_batches"] = first_batches(self._observed)
         if steps := self._step_seconds:
             extremes = {"minimum": min(steps), "maximum": max(steps)}
             said["step_seconds"] = {"median": median(steps), **extremes}

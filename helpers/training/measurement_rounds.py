@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from statistics import median
 from typing import Any
 
-from helpers.record.sections import TRAINED
-
+TRAINED = ("files", "synthetic")
+"""The measurements that train."""
 REPEAT_SECONDS = 1.0
 """The least length of a measurement of training."""
 STEPS, STEPS_SECONDS = 10, 2.0

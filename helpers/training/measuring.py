@@ -91,7 +91,7 @@ def measure(run: RunState, measurements: Mapping[str, Callable[[int], Any]]) -> 
         if others["cores"]:
             run.tell(showing.add, "other_programs", others)
         run.loop.updated([amount(amounts, own, overflows=run.recipe.precision == "fp16")])
-        measured = as_record(measurement_rounds.slowest(each), steps, recipe.global_batch_size)
+        measured = as_record(measurement_rounds.slowest(each), recipe.global_batch_size)
         for name, found in measured.items():
             run.tell(showing.add, name, found)
         if "no_allreduce" not in measured:
@@ -161,16 +161,14 @@ def amount(each: Sequence[Mapping[str, Amount]], own: int, *, overflows: bool) -
     return Check(AMOUNT, float(worst), 0.0, "; ".join(wrong) or fair)
 
 
-def as_record(seconds: Seconds, steps: Mapping[str, int], images: int) -> dict[str, Any]:
+def as_record(seconds: Seconds, images: int) -> dict[str, Any]:
     """The record's sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, by name.
 
     Where the all-reduce is measured alone, a tiny network's may take longer than a whole step, in
     which it overlaps with computing: nothing is left of such a step, and it has no section.
     """
     return {
-        kind: sections.throughput(
-            [images / each for each in rounds], images=images, steps=steps[kind]
-        )
+        kind: sections.throughput([images / each for each in rounds])
         for kind, rounds in seconds.items()
         if min(rounds) > 0
     }

@@ -197,7 +197,6 @@ def _findings(
     return {
         "findings": rows,
         "in_mean": [name for name, counts in counted if counts],
-        "patients": len(np.unique(groups)),
     }
 
 
@@ -214,4 +213,4 @@ def _classes(
         top1, low, high = _with_ends(value, len(np.unique(groups[own])), exact=True)
         counts = {"images": int(own.sum()), "right": int(right[own].sum())}
         rows.append({"class": name} | counts | {"top1": top1, "low": low, "high": high})
-    return {"classes": rows, "groups": len(np.unique(groups))}
+    return {"classes": rows}

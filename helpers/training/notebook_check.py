@@ -6,7 +6,6 @@ are computed by rank 0 while the others wait.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
@@ -28,7 +27,7 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
     """See :meth:`helpers.run.Run.check`."""
     if not run.launched:
         launching.begin_training(run)
-    began, of = time.perf_counter(), Functions(*functions)
+    of = Functions(*functions)
     run.loop.predict = of.predict
     held = run.framework.dump_weights(replica.network)
     rows = [reference_checks.same_weights(held, run.initial.arrays)]
@@ -57,8 +56,7 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
     run.framework.free_memory(run.own_devices)
     run.gather(None)  # the others wait here and not in a collective of training
     if run.rank == 0:
-        seconds = time.perf_counter() - began
-        run.loop.updated([*worst[:1], *alone, *worst[1:]], seconds)
+        run.loop.updated([*worst[:1], *alone, *worst[1:]])
         run.tell(showing.table, run.loop.fairness.table())
 
 

@@ -93,13 +93,12 @@ class RunState:
         self.others = other_programs.Watch(setup.own_cpus)
         self.record = record.start(
             setup.folder,
-            notebook=notebook.stem,
+            notebook=notebook,
             framework=framework.NAME,
             kernel=framework.KERNEL,
             versions=framework.versions(),
             devices=setup.of_all_nodes,
             recipe=setup.recipe,
-            file=notebook,
         )
         if here is not None and here.about:
             self.record.add("cluster", dict(here.about))

@@ -114,10 +114,9 @@ def summary(content: Mapping[str, Any]) -> pd.DataFrame:
     }
     for kind, name in measurement_rounds.PHASES.items():
         if found := content.get(kind):
-            middle, low, high = (
-                f"{found[end]:,.0f}" for end in ("images_per_second", "low", "high")
-            )
-            rows[f"images/s, {name}"] = f"{middle} ({low} to {high})"
+            rounds = found["rounds"]
+            ends = f"{min(rounds):,.0f} to {max(rounds):,.0f}"
+            rows[f"images/s, {name}"] = f"{found['images_per_second']:,.0f} ({ends})"
     shares = content["attribution"]
     rows |= {f"{name} in an epoch": attribution.in_words(shares, name) for name in shares["shares"]}
     if peak := content.get("memory", {}).get("peak_bytes"):

@@ -43,8 +43,9 @@ def test_it_trains(executed: Path, notebook: str) -> None:
     assert_sound(found)
     assert found["devices"]["count"] == 2
     for kind in ("files", "synthetic", "loader"):
-        low, middle, high = (found[kind][key] for key in ("low", "images_per_second", "high"))
-        assert 0 < low <= middle <= high and len(found[kind]["rounds"]) > 3
+        rounds = found[kind]["rounds"]
+        assert 0 < min(rounds) <= found[kind]["images_per_second"] <= max(rounds)
+        assert len(rounds) > 3
     # Linear scaling is what ran.
     recipe, images = found["recipe"], found["data"]["images"]["train"]
     assert recipe["global_batch_size"] == recipe["batch_size"] * 2
@@ -72,7 +73,6 @@ def test_it_trains_over_two_nodes(over_nodes: Path, run: str) -> None:
     assert found["devices"]["count"] == 2
     world = found["cluster"]
     assert (world["nodes"], world["simulated"], world["launcher"]) == (2, True, "mpiexec")
-    assert world["hosts"][0]["ranks"] == [0, 1]
     assert not list(folder.glob("ranks-*"))
     shown = []
     for file in (folder / "notebook.ipynb", folder / "rank-1" / "notebook.ipynb"):

@@ -35,8 +35,8 @@ def larger_than_the_memory(path: Path) -> None:
 
 STRANGE: dict[str, tuple[Put, str]] = {
     "cut short": (text(json.dumps(records.make())[:-9]), "not a JSON file of this project"),
-    "deep in brackets": (text("[" * 200_000), "nested too deep"),
-    "larger than the memory": (larger_than_the_memory, "more than 16 MiB"),
+    "deep in brackets": (text("[" * 200_000), "maximum recursion depth"),
+    "larger than the memory": (larger_than_the_memory, "more than the maximum of 16,777,216"),
     "a pipe": (os.mkfifo, "not a file"),
     "of another version": (changed("schema", to=4), "field schema"),
     "escapes in a value": (changed("state", to="\x1b[2J\x1b]0;owned\x07"), "field state"),

@@ -26,8 +26,8 @@ from helpers import record
 from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
 devices = Devices("cpu", ("CPU device 0",))
-run = record.start(Path(sys.argv[1]), notebook="N", framework="F", kernel="k", versions={},
-                   devices=devices, recipe=lookup("demo").on(1))
+run = record.start(Path(sys.argv[1]), notebook=Path("N.ipynb"), framework="F", kernel="k",
+                   versions={}, devices=devices, recipe=lookup("demo").on(1), skipped={})
 """
 
 
@@ -152,10 +152,10 @@ def test_section_test_fits_the_schema_and_keeps_what_cannot_be_computed() -> Non
     split.insert(0, "image", [f"{number}.png" for number in range(60)])
     split["Hernia"], split["Mass"] = 0, (np.arange(60) < 2).astype(np.uint8)
     result = records.evaluate_findings(split, random.normal(size=(60, 14)))
-    section = record.plain(result | {"loss": 0.2, "seconds": 1.0})
+    section = record.plain(result)
     record.check(records.make(test=section))
     assert section["mean_auc"] == pytest.approx(result["mean_auc"])
-    assert (section["patients"], section["sample"]) == (30, result["sample"])
+    assert section["sample"] == result["sample"]
     assert len(section["resamples"]) == metrics.RESAMPLES
     assert max(len(str(value)) for value in section["resamples"]) <= 8
     rows = {row["finding"]: row for row in section["findings"]}

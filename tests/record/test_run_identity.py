@@ -53,7 +53,7 @@ def notebook_fixture(tmp_path: Path) -> Path:
 
 def code_of(shell: Any, notebook: Path, *texts: str) -> str:
     """The digest in the record of a run that was interrupted after these cells."""
-    shell.user_ns["begin"] = lambda: records.started(notebook.parent, file=notebook)
+    shell.user_ns["begin"] = lambda: records.started(notebook.parent, notebook=notebook)
     run_all(shell, PARAMETERS, "# injected\nepochs = 2", *texts)
     shell.user_ns["this_run"].fail(KeyboardInterrupt())
     found: str = record.read(notebook.parent)["run"]["code"]
@@ -87,7 +87,7 @@ def test_an_edited_cell_that_ran_gives_another_digest(
 def test_a_cell_that_is_edited_and_saved_while_the_run_goes_on_counts(
     shell: Any, notebook: Path
 ) -> None:
-    run = records.started(notebook.parent, file=notebook)
+    run = records.started(notebook.parent, notebook=notebook)
     before = run.content["run"]["code"]
     edited = (*CELLS[:1], "flip = False", *CELLS[2:])
     write_notebook(notebook, PARAMETERS, *edited)

@@ -25,7 +25,6 @@ def two_batches(
     monkeypatch.setattr(paths, "RUNS", runs)
     for batch, given in (("a", first), ("b", second)):
         content = records.make(gpu=True)
-        content["run"]["experiment"] = batch
         for section, changed in given.items():
             content[section] |= changed
         records.save(runs / batch, content)

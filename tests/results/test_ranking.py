@@ -23,7 +23,7 @@ def load(folder: Path, runs: Runs) -> comparison.Comparison:
 
 def with_rounds(content: dict[str, Any], *rates: float) -> dict[str, Any]:
     """The run with these images/s in its measured rounds on files."""
-    content["files"] |= throughput(rates, images=128)
+    content["files"] |= throughput(rates)
     return content
 
 

@@ -85,7 +85,7 @@ def disturbed(used: float | None, reason: str | None = None) -> dict[str, Any]:
 
 OTHER = {"gpu": "GPU-1", "process": 7, "name": "x", "seen": "during"}
 OTHERS = {"processes": [OTHER], "reason": None}
-RESUMED: dict[str, Any] = {"checkpoint": {"resumed_after": 3, "seconds": 0.1, "restarts": [3]}}
+RESUMED: dict[str, Any] = {"checkpoint": {"resumed_after": 3, "restarts": [3]}}
 FLAGGED: dict[str, dict[str, Any]] = {
     "not comparable": {"gpu": True, "fairness": UNFAIR},
     "differs from the recipe": {"gpu": True, "fairness": trained_differently("no flip")},
@@ -167,7 +167,7 @@ def test_other_programs_disturb_a_run_from_a_tenth_of_its_cores_on(tmp_path: Pat
 
 
 def test_rounds_that_lie_far_apart_are_said(tmp_path: Path) -> None:
-    apart = throughput([100.0, 100.0, 140.0], images=64)
+    apart = throughput([100.0, 100.0, 140.0])
     compared = records.load(tmp_path, records.make("PyTorch", files=apart), records.make("Keras"))
     said = caveats.remarks(compared).frame["remark"]
     (named,) = said.index[said.str.contains("round")]

@@ -51,7 +51,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]
             content = records.make(framework, count, notebook=notebook, gpu=True, energy=energy)
             content |= {section: varied(content[section], draw) for section in VARIED}
             for section in ("files", "synthetic", "loader"):
-                content[section] |= sections.throughput(content[section]["rounds"], images=128)
+                content[section] |= sections.throughput(content[section]["rounds"])
             content["attribution"]["intervals"] = {
                 name: [0.9 * value, 1.1 * value]
                 for name, value in content["attribution"]["shares"].items()

@@ -67,7 +67,7 @@ def test_what_is_left_out_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
         (copy, "the same run as"),
         (unfinished, r"the run is not finished (failed)"),
         (tmp_path / "<b>broken", "not a JSON file"),
-        (tmp_path / "large", "more than 16 MiB"),
+        (tmp_path / "large", "524,288,000 bytes, more than the maximum of"),
     ):
         assert [line for line in lines if f"{where}/{record.FILE}: {why}" in line], why
     text = (tmp_path / PAGE).read_text()

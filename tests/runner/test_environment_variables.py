@@ -1,14 +1,12 @@
 """What a shell has set may change neither what a kernel imports nor what it runs first."""
 
 import json
-import os
 import sys
 
 import pytest
 from runner_tools import Suite, images_fixture, suite_fixture
 
 from helpers import paths
-from helpers.frameworks import ROWS
 from helpers.record import environment_variables
 from helpers.runner import kernel_processes
 
@@ -65,17 +63,3 @@ def test_every_variable_of_pythons_is_left_out() -> None:
     assert {"HOME", "LD_LIBRARY_PATH"} <= found.keys()
     assert {n for n in found if n.startswith("PYTHON")} == {"PYTHONPATH", "PYTHONNOUSERSITE"}
     assert found["PYTHONPATH"] == str(paths.ROOT)
-
-
-def test_the_record_says_what_libraries_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        monkeypatch.delenv(name)
-    said = {"LD_LIBRARY_PATH": "/opt/cuda", "OMP_NUM_THREADS": "2", "PYTHONOPTIMIZE": "1"}
-    said |= {f"{row.family.upper()}_OPTION": "1" for row in ROWS}
-    rest = {"TF_VAR_password": "secret", "HOME": "/root", "OMP_PROC_BIND": ""}
-    for name, value in environment_variables.for_a_kernel(rest).items():
-        monkeypatch.setenv(name, value)
-    assert environment_variables.to_record(os.environ) == {}
-    for name, value in said.items():
-        monkeypatch.setenv(name, value)
-    assert environment_variables.to_record(os.environ) == said

@@ -30,7 +30,7 @@ WIDE = (0.8, 0.9, 1.0, 1.0, 1.3, 1.2)
 
 
 def around(rate: float, rounds: Sequence[float] = EVEN) -> dict[str, Any]:
-    return sections.throughput([rate * each for each in rounds], images=128)
+    return sections.throughput([rate * each for each in rounds])
 
 
 def attribute(

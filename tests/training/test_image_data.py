@@ -134,9 +134,8 @@ def test_own_rgb_reader_of_five_classes(tmp_path: Path) -> None:
     for row, target in zip(images.train["row"][:20], targets, strict=False):
         assert row % 5 == target
         assert images.read(row).shape == (40, 36, 3) and images.read(row).dtype == np.uint8
-    section = images.as_record(lookup(str(tmp_path / "mine.toml")).on(1))
+    section = images.as_record()
     assert section["folder"] == "mine.py:Reader" and section["kind"] == "real"
-    assert section["groups"] == {"train": 200, "valid": 40, "test": 60}
     copy = cloudpickle.loads(cloudpickle.dumps(images))  # as it goes to other processes
     assert np.array_equal(copy.read(row), images.read(row))
 

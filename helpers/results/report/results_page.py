@@ -62,7 +62,7 @@ def collect(folders: Sequence[str | Path]) -> Collected:
     entries: dict[Any, Entry] = {}
     for path in sorted(found):
         try:
-            entry = Entry(path.parent, dict(record.read(path)))
+            entry = Entry(path.parent, record.read(path))
             if not entry.finished:
                 raise UserError(f"{path}: the run is not finished ({entry.content['state']})")
             run = entry.content["run"]
