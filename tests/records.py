@@ -167,7 +167,6 @@ def started(folder: Path, devices: Devices | int = 2, **given: Any) -> record.Ru
         "kernel": "pytorch",
         "versions": {"torch": "2"},
         "recipe": lookup("demo").on(devices.count),
-        "skipped": {},
     }
     return record.start(folder, devices=devices, **usual | given)
 

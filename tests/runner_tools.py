@@ -43,7 +43,6 @@ from helpers.recipe import lookup
 this_run = record.start(
     Path(run), notebook=Path(NAME), framework="PyTorch", kernel="tiny", versions={{}},
     devices=Devices("cpu", ("CPU device",) * devices), recipe=lookup(recipe).on(devices),
-    skipped={{}},
 )"""
 # The same bytes without the imports, which cost seconds in each kernel.
 BEGIN = """

@@ -241,11 +241,6 @@ class ScaledRecipe:
         dropped = sum(step >= epoch * steps_per_epoch for epoch in self.recipe.lr_milestones)
         return rate * self.recipe.lr_gamma**dropped
 
-    @property
-    def constant(self) -> bool:
-        """Whether every step has the same learning rate."""
-        return self.recipe.warmup_epochs == 0 and not self.recipe.lr_milestones
-
     def as_record(self) -> dict[str, Any]:
         """Every setting as plain JSON values, for the run's record."""
         found = asdict(self.recipe)

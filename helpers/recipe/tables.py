@@ -32,9 +32,6 @@ READERS: dict[str, tuple[str, ...]] = {
 
 Text = Annotated[str, Meta(min_length=1)]
 Texts = Annotated[list[Text], Meta(min_length=1)]
-_NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
-_TIME = r"^([0-9]{1,6}(:[0-9]{2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{2}){0,2})\Z"
-
 
 OPTIONS: dict[str, Any] = {
     "uncertain": Literal["zero", "one", "ignore"],
@@ -48,17 +45,11 @@ OPTIONS: dict[str, Any] = {
 }
 """Keys of ``[data]`` that only some readers take."""
 
-SLURM: dict[str, Any] = {
-    "partition": Annotated[str, Meta(pattern=rf"^{_NAME}(,{_NAME})*\Z")],
-    "account": Annotated[str, Meta(pattern=rf"^{_NAME}\Z")],
-    "time": Annotated[str, Meta(pattern=_TIME)],
-    "gres": Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:,-]*\Z")],
-    "cpus": Annotated[int, Meta(ge=1, le=2**16)],
-    "mem": Annotated[str, Meta(pattern=r"^[0-9]{1,9}[KMGT]?\Z")],
-    "setup": Texts,
-    "sbatch_args": list[Annotated[str, Meta(pattern=r"^--[a-z][!-~]*\Z")]],
-}
-"""What a job asks for; the texts go into a script as they are."""
+SLURM: Any = dict[
+    Annotated[str, Meta(pattern=r"^[a-z][a-z-]*\Z")],
+    bool | int | Annotated[str, Meta(pattern=r"^[!-~]+\Z")] | Texts,
+]
+"""A job's options as sbatch calls them, without their two dashes, and ``setup``, shell lines."""
 
 _TYPES = get_type_hints(Recipe, include_extras=True)
 _MODEL = ("network", "weights")
@@ -90,7 +81,7 @@ TABLES: dict[str, Any] = {
     "train": _of_recipe("Train", *_TRAIN),
     "target": _of_recipe("Target", "metric", "quality_targets"),
     "demo": _of_recipe("Demo", *_DEMO),
-    "slurm": table("Slurm", SLURM),
+    "slurm": SLURM,
 }
 FILE = table("File", TABLES | {"recipe": str, "sweep": dict[str, Any]})
 

@@ -66,10 +66,9 @@ def memory(summary: "pd.DataFrame", held: int | None = None) -> dict[str, Any]:
     most bytes that its process held in training, divided by the devices of that process.
     """
     if held is not None:
-        return {"peak_bytes": held, "reason": None}
+        return {"peak_bytes": held}
     gpus = summary[~summary["device"].isin(["gpus", "host"])]
     column = "memory peak (MiB)"
     peak = gpus[column].max() if column in gpus else float("nan")
-    if not peak >= 0:  # NaN too: none of them reported it
-        return {"peak_bytes": None, "reason": "no GPU reported its memory"}
-    return {"peak_bytes": round(float(peak) * 2**20), "reason": None}
+    # NaN where none of them reported it.
+    return {"peak_bytes": round(float(peak) * 2**20) if peak >= 0 else None}

@@ -90,8 +90,7 @@ class Task:
 
     name: the recipe's. outputs: the field of a record's section ``test`` that has a row for each.
     metrics: by the first, runs are compared; the rows have it too. one: what an output stands for.
-    file: the CSV file with those rows. missing: why a row has no metric, if it does not say so
-    itself.
+    file: the CSV file with those rows.
     """
 
     name: str
@@ -99,7 +98,6 @@ class Task:
     metrics: tuple[Metric, ...]
     one: str
     file: str
-    missing: str
 
     @property
     def metric(self) -> Metric:
@@ -119,8 +117,8 @@ class Task:
         return 1 / outputs if outputs else None
 
 
-MULTILABEL = Task("multilabel", "findings", (AUC,), "finding", "auc", "AUC missing")
-MULTICLASS = Task("multiclass", "classes", (TOP1, TOP5), "class", "classes", "no test image")
+MULTILABEL = Task("multilabel", "findings", (AUC,), "finding", "auc")
+MULTICLASS = Task("multiclass", "classes", (TOP1, TOP5), "class", "classes")
 TASKS = {task.name: task for task in (MULTILABEL, MULTICLASS)}
 
 

@@ -15,7 +15,6 @@ SCHEMA = 3
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
-Amount = Annotated[float, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0)]
 Rate = Annotated[float, Meta(ge=1e-6)]
 """Images per second, over all devices."""
@@ -24,14 +23,12 @@ Share = Fraction | None
 Range = Annotated[list[float], Meta(min_length=2, max_length=2)]
 Cores = Annotated[list[Count], Meta(min_length=1)]
 """Logical cores, by the system's numbers."""
-Shares = dict[str, float | None]
-State = Literal["running", "finished", "failed", "interrupted", "skipped"]
 
 
 class RunInfo(TypedDict):
     notebook: str
     started: str  # ISO 8601
-    process: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    process: Count
     host: str
     id: NotRequired[str]  # drawn at random; its weights and its checkpoint carry it too
     variant: NotRequired[str | None]  # among the notebook's runs on as many devices: seed1-repeat2
@@ -53,8 +50,6 @@ class Cluster(TypedDict):
 
 
 class OtherProcess(TypedDict):
-    gpu: str  # UUID
-    process: int
     name: str | None
     seen: Literal["before", "during"]  # before the run began, or first while it ran
 
@@ -70,7 +65,7 @@ class OtherPrograms(TypedDict):
     """Other programs on the cores of the run's CPU devices, in its epochs and measured rounds."""
 
     cores: Positive  # logical, of all devices
-    used: Amount | None  # of these cores, on average
+    used: Annotated[float, Meta(ge=0)] | None  # of these cores, on average
     reason: str | None  # why that is not known
 
 
@@ -236,17 +231,16 @@ class Throughput(TypedDict):
 class Attribution(TypedDict):
     """How the training time was spent."""
 
-    shares: Shares  # of an epoch after the first, median of the rounds; None where not known
+    shares: dict[
+        str, float | None
+    ]  # of an epoch after the first, median of the rounds; None where not known
     sentence: str
     intervals: dict[str, Range]  # 95 % intervals of the medians (of validation: of the epochs)
 
 
-Place = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-
-
 class Checkpoint(TypedDict):
     resumed_after: Count  # epochs that earlier attempts had done
-    restarts: NotRequired[list[Place]]  # the epoch after which each resumed attempt continued
+    restarts: NotRequired[list[Count]]  # the epoch after which each resumed attempt continued
     changed_code: NotRequired[bool]  # whether an earlier attempt ran other code
 
 
@@ -262,7 +256,6 @@ class Memory(TypedDict):
     """The device that held the most, with other processes' memory."""
 
     peak_bytes: Count | None
-    reason: str | None  # why it is not known
 
 
 class Record(TypedDict):
@@ -270,7 +263,7 @@ class Record(TypedDict):
 
     schema: Literal[3]
     run: RunInfo
-    state: State
+    state: Literal["running", "finished", "failed", "interrupted", "skipped"]
     framework: Framework
     reason: NotRequired[str | None]  # why it failed, was interrupted or was skipped
     cluster: NotRequired[Cluster]

@@ -57,7 +57,7 @@ def limits(content: dict[str, Any]) -> list[str]:
     said: dict[str, list[str]] = {}
     for row in test[task.outputs]:
         if row.get("reason") or row[task.metric.name] is None:
-            said.setdefault(row.get("reason") or task.missing, []).append(row[task.one])
+            said.setdefault(row.get("reason") or "no test image", []).append(row[task.one])
     return [
         f"{', '.join(of) if len(of) <= MOST else f'{len(of):,} {task.outputs}'}: {reason}"
         for reason, of in said.items()

@@ -21,8 +21,8 @@ from data_prep.errors import printable
 from helpers import paths
 from helpers.errors import in_a_line, naming
 from helpers.frameworks import temporary_files
-from helpers.record import environment_variables, processes, this_notebook
-from helpers.runner import hangs, notebook_links, shutdown
+from helpers.record import processes, this_notebook
+from helpers.runner import environment_variables, hangs, notebook_links, shutdown
 
 LEADER = "processes.json"
 """A file in a run's folder while the run goes on: the leader of its process group."""

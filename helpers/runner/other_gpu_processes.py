@@ -39,7 +39,7 @@ def watched(uuids: Sequence[str], warn: Callable[[str], None]) -> Iterator[dict[
 
     def note(gpu: str, process: int, memory: float | None, seen: str) -> None:
         name = gpu_module.process_name(process)
-        found["processes"].append({"gpu": gpu, "process": process, "name": name, "seen": seen})
+        found["processes"].append({"name": name, "seen": seen})
         used = "" if memory is None else f", {memory:.0f} MiB"
         warn(
             f"{name or 'a process'} ({process}{used}) on {gpu[:12]}: another process shares this "

@@ -27,8 +27,8 @@ from helpers.frameworks import Row, original, rank_info, row_of, temporary_files
 from helpers.launch import failures, launchers
 from helpers.launch.failures import RankError
 from helpers.launch.launchers import Launcher
-from helpers.record import environment_variables, this_notebook
-from helpers.runner import hangs, kernel_processes, notebook_links, shutdown
+from helpers.record import this_notebook
+from helpers.runner import environment_variables, hangs, kernel_processes, notebook_links, shutdown
 
 LOG = "ranks.log"
 """The file in the run's folder with the output of the launcher and the ranks."""

@@ -22,8 +22,7 @@ from helpers.errors import refusal
 from helpers.frameworks import capabilities, devices, installed, temporary_files
 from helpers.frameworks.capabilities import Gpu
 from helpers.frameworks.devices import Devices
-from helpers.record import environment_variables
-from helpers.runner import kernel_processes, shutdown
+from helpers.runner import environment_variables, kernel_processes, shutdown
 
 LIMIT_SECONDS, COMPILING_SECONDS = 300.0, 1800.0
 """It takes about ten; the second where the driver first has to compile a library's code."""

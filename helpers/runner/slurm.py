@@ -1,8 +1,7 @@
 """Write and submit a recipe's batch script for Slurm.
 
 One job runs all runs of the recipe's ``[sweep]`` one after the other, on the same nodes. Runs on
-fewer nodes use some of these nodes. The values of ``[slurm]`` were checked when the recipe was read
-(``recipe.keys``).
+fewer nodes use some of these nodes.
 """
 
 import os
@@ -72,6 +71,11 @@ class Job:
     slurm: dict[str, Any]
     """What the recipe's table ``[slurm]`` says."""
 
+    @property
+    def setup(self) -> list[str]:
+        found = self.slurm.get("setup", [])
+        return found if isinstance(found, list) else [found]
+
 
 def job_of(path: str) -> Job:
     """The job that a recipe's file asks for, whose ``[sweep]`` is checked."""
@@ -97,22 +101,21 @@ def script(job: Job) -> str:
         root=_quoted(paths.ROOT),
         log=_quoted(Path(os.path.relpath(paths.RUNS / LOG, paths.ROOT))),
         options="\n".join(f"#SBATCH {option}" for option in _options(job.slurm)),
-        setup="\n".join(job.slurm.get("setup", [])),
+        setup="\n".join(job.setup),
         recipe=shlex.quote(str(job.recipe)),
     )
 
 
 def _options(slurm: dict[str, Any]) -> Iterator[str]:
-    more = slurm.get("sbatch_args", [])
-    for key in ("partition", "account", "time", "gres"):
-        if key in slurm:
-            yield f"--{key}={slurm[key]}"
+    for key, value in slurm.items():
+        if key != "setup":
+            yield f"--{key}" if value is True else f"--{key}={value}"
     # Without a number of cores the job has its nodes for itself: others would be measured too. On
     # some sites such a job still has only a part of their memory, unless it asks for all (0).
-    yield f"--cpus-per-task={slurm['cpus']}" if "cpus" in slurm else "--exclusive"
-    if "mem" in slurm or ("cpus" not in slurm and not any(s.startswith("--mem") for s in more)):
-        yield f"--mem={slurm.get('mem', 0)}"
-    yield from more
+    if "cpus-per-task" not in slurm:
+        yield "--exclusive"
+        if not any(key.startswith("mem") for key in slurm):
+            yield "--mem=0"
 
 
 def _quoted(path: Path) -> str:
@@ -123,7 +126,7 @@ def _quoted(path: Path) -> str:
 def submit(job: Job) -> None:
     """Queue the job, and print its number and its log."""
     paths.RUNS.mkdir(parents=True, exist_ok=True)  # else Slurm could not write the job's output
-    for line in job.slurm.get("setup", []):
+    for line in job.setup:
         say(f"The job first runs this line of {job.recipe.name}: {line}")
     number = _sbatch(script(job))
     log = paths.RUNS / LOG.replace("%x", job.name).replace("%j", number)

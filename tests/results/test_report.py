@@ -83,7 +83,7 @@ def disturbed(used: float | None, reason: str | None = None) -> dict[str, Any]:
     return {"cores": 1, "other_programs": {"cores": 2, "used": used, "reason": reason}}
 
 
-OTHER = {"gpu": "GPU-1", "process": 7, "name": "x", "seen": "during"}
+OTHER = {"name": "x", "seen": "during"}
 OTHERS = {"processes": [OTHER], "reason": None}
 RESUMED: dict[str, Any] = {"checkpoint": {"resumed_after": 3, "restarts": [3]}}
 FLAGGED: dict[str, dict[str, Any]] = {

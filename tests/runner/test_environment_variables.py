@@ -7,8 +7,7 @@ import pytest
 from runner_tools import Suite, images_fixture, suite_fixture
 
 from helpers import paths
-from helpers.record import environment_variables
-from helpers.runner import kernel_processes
+from helpers.runner import environment_variables, kernel_processes
 
 __all__ = ["images_fixture", "suite_fixture"]
 

@@ -214,7 +214,7 @@ def test_a_run_sees_only_its_gpus_and_says_who_else_is_on_them(suite: Suite) -> 
     assert (folder / "seen").read_text("utf-8") == uuid
     content = record.read(folder)
     name = psutil.Process(me).name()
-    only = {"gpu": uuid, "process": me, "name": name, "seen": "before"}
+    only = {"name": name, "seen": "before"}
     assert content["other_processes"] == {"processes": [only], "reason": None}
     assert f"warning: {name} ({me}, 101 MiB) on GPU-10000000" in shown
     remarks = caveats.remarks(comparison.load(paths.RUNS / "shared")).frame["remark"]

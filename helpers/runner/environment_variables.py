@@ -19,16 +19,9 @@ def for_a_kernel(environment: Mapping[str, str]) -> dict[str, str]:
     So a kernel runs the code that its runner is of, also where its environment was made for
     another checkout (a git worktree).
     """
-    kept = {k: v for k, v in environment.items() if not k.startswith("PYTHON")} | _own()
+    kept = {k: v for k, v in environment.items() if not k.startswith("PYTHON")}
+    kept |= {"PYTHONPATH": str(paths.ROOT), "PYTHONNOUSERSITE": "1", **KERNEL_VARIABLES}
+    kept["IPYTHONDIR"] = str(paths.VENVS / ".ipython")  # has no start-up files
     if not temporary_files.takes_sockets(kept.get("TMPDIR", "")):
         del kept["TMPDIR"]  # /tmp will do
     return kept
-
-
-def _own() -> dict[str, str]:
-    return {
-        "PYTHONPATH": str(paths.ROOT),
-        "PYTHONNOUSERSITE": "1",
-        "IPYTHONDIR": str(paths.VENVS / ".ipython"),  # has no start-up files
-        **KERNEL_VARIABLES,
-    }
