@@ -13,12 +13,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from helpers.frameworks import cpu_cores, networks_of, rank_info
+from helpers.frameworks import cpu_cores, rank_info
 from helpers.networks import custom
 from helpers.networks.weights import Weights, canonical
 from helpers.training import launching, measuring, notebook_check, reporting, run_state
@@ -79,9 +78,10 @@ class Run(RunState):
 
     def network(self) -> Any:
         """Build the recipe's network where that is not the notebook's own: ResNets, and yours."""
-        module = networks_of(self.framework.__name__.rpartition(".")[2])
-        networks, recipe = import_module(f"helpers.networks.{module}"), self.setup.recipe.recipe
-        return networks.build(recipe.network, self.initial_arrays, recipe, self.recipe.outputs)
+        networks, recipe = self.framework.networks, self.setup.recipe.recipe
+        if recipe.network == "own":
+            return networks.own(recipe, self.recipe.outputs)
+        return networks.build(recipe.network, self.initial_arrays, recipe)
 
     def weights(self, model: Any) -> Any:
         """Return the initial weights, the same in every framework, under the model's own names.

@@ -16,24 +16,19 @@ import chainer.links as L
 import numpy as np
 
 from helpers.networks import custom
-from helpers.networks.composed import Layers, compose
-from helpers.networks.shapes import head, outputs_of
+from helpers.networks.shapes import Layers, compose, head, outputs_of
 from helpers.recipe import Recipe
 
 Model: TypeAlias = chainer.Chain
 
 
-def build(
-    network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
-) -> Model:
-    if network == "own":
-        return _own(recipe, outputs)
+def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
     norm = partial(L.BatchNormalization, eps=recipe.bn_epsilon, decay=1 - recipe.bn_momentum)
     layers, channels = compose(network, LAYERS._replace(norm=norm))
     return Network(layers, head(network), L.Linear(channels, outputs_of(network, arrays)))
 
 
-def _own(recipe: Recipe, outputs: int) -> Model:
+def own(recipe: Recipe, outputs: int) -> Model:
     pixels = custom.IMAGES, recipe.channels, recipe.crop, recipe.crop
     images = np.zeros(pixels, chainer.config.dtype)
 

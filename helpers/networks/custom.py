@@ -6,7 +6,6 @@ Their weights have the framework's own names and its own initial values.
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from helpers.errors import UserError
-from helpers.frameworks import networks_of
 from helpers.networks.weights import Weights
 from helpers.recipe import Recipe, custom_code
 
@@ -59,12 +57,9 @@ def is_own(model: Any) -> bool:
 
 def initial(framework: ModuleType, recipe: Recipe, outputs: int) -> Weights:
     """The initial weights of all replicas, which the framework draws from the seed."""
-    module = networks_of(framework.__name__.rpartition(".")[2])
-    networks = import_module(f"helpers.networks.{module}")
-    model = networks.build("own", {}, recipe, outputs)
-    arrays = framework.dump_weights(model)
+    arrays = framework.dump_weights(framework.networks.own(recipe, outputs))
     if not arrays:
-        called = f"{recipe.own[module]}({outputs})"
+        called = f"{recipe.own[framework.networks.__name__.rpartition('.')[2]]}({outputs})"
         raise UserError(f"{called} returns a network without weights, so there is nothing to train")
     note = f"drawn by {framework.NAME} itself from seed {recipe.seed}"
     return Weights(arrays, "own", note)

@@ -18,19 +18,14 @@ import numpy as np
 from flax import nnx
 
 from helpers.networks import custom
-from helpers.networks.composed import Layers, compose
-from helpers.networks.shapes import head, outputs_of
+from helpers.networks.shapes import Layers, compose, head, outputs_of
 from helpers.recipe import Recipe
 
 Model: TypeAlias = nnx.Module
 
 
-def build(
-    network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
-) -> Model:
+def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
     """Until then its variables have shapes, and no values."""
-    if network == "own":
-        return _own(recipe, outputs)
 
     def made() -> Model:
         rngs = undrawn()
@@ -50,7 +45,7 @@ def undrawn() -> Any:
     return SimpleNamespace(params=lambda: key)
 
 
-def _own(recipe: Recipe, outputs: int) -> Model:
+def own(recipe: Recipe, outputs: int) -> Model:
     images = jnp.zeros((custom.IMAGES, recipe.crop, recipe.crop, recipe.channels))
 
     def shape(model: Model) -> tuple[int, ...]:

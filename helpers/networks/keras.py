@@ -1,12 +1,11 @@
-"""The networks in Keras: its own DenseNet121, and ResNets built of its layers.
+"""The networks in Keras, composed of its layers; DenseNet121 is as ``keras.applications`` has it.
 
-DenseNet121 of ``keras.applications`` is torchvision's once BatchNorm's epsilon and momentum (in
-Keras the weight of the *old* value) are the recipe's. Its ResNet50 is another network: convolutions
-have biases, and a stage's first block halves the image in its first 1x1 convolution. One difference
-stays: Keras keeps the biased variance, PyTorch the unbiased one.
+Its ResNet50 there is another network: convolutions have biases, and a stage's first block halves
+the image in its first 1x1 convolution. BatchNorm's momentum is in Keras the weight of the *old*
+value. One difference stays: Keras keeps the biased variance, PyTorch the unbiased one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import keras
@@ -15,29 +14,25 @@ import tensorflow as tf
 from keras import layers
 
 from helpers.networks import custom
-from helpers.networks.shapes import STAGES, blocks, outputs_of, stem
+from helpers.networks.shapes import Layers, compose, head, outputs_of
 from helpers.recipe import Recipe
 
 Model: TypeAlias = keras.Model
+Step: TypeAlias = Callable[[Any, str], Any]
+"""What becomes of a symbolic tensor in a layer of this name, torchvision's."""
 
 
-def build(
-    network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
-) -> Model:
-    if network == "own":
-        return _own(recipe, outputs)
-    make = {"densenet121": _densenet121, "shallow": _shallow}
-    images, pooled, last = _resnet(network) if network in STAGES else make[network]()
+def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
+    norm = {"epsilon": recipe.bn_epsilon, "momentum": 1 - recipe.bn_momentum}
+    of = LAYERS._replace(norm=lambda channels: _layer(layers.BatchNormalization, **norm))
+    images = keras.Input((None, None, 3))  # any size
+    pooled = layers.GlobalAveragePooling2D()(_in_turn(compose(network, of)[0])(images, ""))
     # Whatever the layers compute in, the last one and the logits are of the weights' type.
-    outputs, dtype = outputs_of(network, arrays), keras.config.floatx()
-    model = keras.Model(images, layers.Dense(outputs, name=last, dtype=dtype)(pooled))
-    for layer in model.layers:
-        if isinstance(layer, layers.BatchNormalization):
-            layer.epsilon, layer.momentum = recipe.bn_epsilon, 1 - recipe.bn_momentum
-    return model
+    how = {"name": head(network), "dtype": keras.config.floatx()}
+    return keras.Model(images, layers.Dense(outputs_of(network, arrays), **how)(pooled))
 
 
-def _own(recipe: Recipe, outputs: int) -> Model:
+def own(recipe: Recipe, outputs: int) -> Model:
     images = keras.ops.zeros((custom.IMAGES, recipe.crop, recipe.crop, recipe.channels))
     tf.random.set_seed(recipe.seed)  # Keras itself draws by Python's
     with keras.device("cpu"):  # where the same seed draws the same
@@ -47,55 +42,57 @@ def _own(recipe: Recipe, outputs: int) -> Model:
     return model
 
 
-def _densenet121() -> tuple[Any, Any, str]:
-    """The images, the mean over the pixels of what becomes of them, and the last layer's name."""
-    backbone = keras.applications.DenseNet121(
-        include_top=False,
-        weights=None,
-        input_shape=(None, None, 3),  # any size
-        pooling="avg",
-    )
-    return backbone.input, backbone.output, "predictions"
+def _layer(kind: Callable[..., Any], *given: Any, **how: Any) -> Step:
+    return lambda x, name: kind(*given, name=name.replace(".", "_"), **how)(x)
 
 
-def _shallow() -> tuple[Any, Any, str]:
-    images = keras.Input((None, None, 3))
-    x = _norm_relu(_convolution(images, 64, 7, "conv1_conv", 2), "conv1_bn")
-    return images, layers.GlobalAveragePooling2D()(x), "predictions"
+def _convolution(channels: int, out: int, size: int, stride: int = 1) -> Step:
+    if stride == 1 or size == 1:
+        return _layer(layers.Conv2D, out, size, stride, "same", use_bias=False)
+    made = _layer(layers.Conv2D, out, size, stride, use_bias=False)
+    # "same" would pad on the right first, torchvision does on both sides.
+    return lambda x, name: made(layers.ZeroPadding2D(size // 2)(x), name)
 
 
-def _resnet(network: str) -> tuple[Any, Any, str]:
-    images, (channels, size, stride) = keras.Input((None, None, 3)), stem(network)
-    x = _norm_relu(_convolution(images, channels, size, "conv1", stride), "bn1")
-    if network == "resnet50":
-        x = layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(x))  # no value is below zero
-    for block in blocks(network):
-        y, name = x, block.name
-        for number, (channels, size, stride) in enumerate(block.branch, start=1):
-            y = layers.ReLU()(y) if number > 1 else y
-            y = _convolution(y, channels, size, f"{name}.conv{number}", stride)
-            y = _norm(y, f"{name}.bn{number}")
-        if block.shortcut == "zeros":  # every second pixel, and as many channels again
-            x = layers.MaxPooling2D(1, 2)(x)
-            x = layers.Concatenate()([x, keras.ops.zeros_like(x)])
-        elif block.shortcut:
-            x = _convolution(x, channels, 1, f"{name}.downsample.0", block.stride)
-            x = _norm(x, f"{name}.downsample.1")
-        x = layers.ReLU()(layers.Add()([x, y]))
-    return images, layers.GlobalAveragePooling2D()(x), "fc"
+def _in_turn(made: Mapping[str, Step]) -> Step:
+    def call(x: Any, name: str) -> Any:
+        for part, layer in made.items():
+            x = layer(x, f"{name}.{part}".lstrip("."))
+        return x
+
+    return call
 
 
-def _convolution(x: Any, channels: int, size: int, name: str, stride: int = 1) -> Any:
-    if stride > 1 and size > 1:  # "same" would pad on the right first, torchvision does both sides
-        x = layers.ZeroPadding2D(size // 2)(x)
-    padding = "same" if stride == 1 else "valid"
-    name = name.replace(".", "_")
-    return layers.Conv2D(channels, size, stride, padding, use_bias=False, name=name)(x)
+def _dense(made: Mapping[str, Step]) -> Step:
+    return lambda x, name: layers.Concatenate()([x, _in_turn(made)(x, name)])
 
 
-def _norm(x: Any, name: str) -> Any:
-    return layers.BatchNormalization(name=name.replace(".", "_"))(x)
+def _block(branch: Mapping[str, Step], downsample: Step | None) -> Step:
+    def call(x: Any, name: str) -> Any:
+        y = _in_turn(branch)(x, name)
+        x = x if downsample is None else downsample(x, f"{name}.downsample")
+        return layers.ReLU()(layers.Add()([x, y]))
+
+    return call
 
 
-def _norm_relu(x: Any, name: str) -> Any:
-    return layers.ReLU()(_norm(x, name))
+def _pooled(x: Any, name: str) -> Any:
+    return layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(x))  # no value is below zero
+
+
+def _shortcut(x: Any, name: str) -> Any:
+    x = layers.MaxPooling2D(1, 2)(x)
+    return layers.Concatenate()([x, keras.ops.zeros_like(x)])
+
+
+LAYERS = Layers(
+    convolution=_convolution,
+    norm=lambda channels: _layer(layers.BatchNormalization),
+    relu=_layer(layers.ReLU),
+    pool=_pooled,
+    halve=_layer(layers.AveragePooling2D, 2),
+    in_turn=_in_turn,
+    dense=_dense,
+    block=_block,
+    zeros=_shortcut,
+)

@@ -1,8 +1,7 @@
-"""The networks in MXNet Gluon: the DenseNet121 of its zoo, and ResNets built of its layers.
+"""The networks in MXNet Gluon, composed of its layers; DenseNet121 is as in its zoo.
 
-The zoo's DenseNet121 is torchvision's, but for its last pooling over 7 x 7 pixels: a global average
-takes its place. Its resnet50_v1 is another network: 1x1 convolutions have biases, and the first of
-them halves the image. Weights are mapped by their order, so layers stand in torchvision's.
+The zoo's resnet50_v1 is another network: 1x1 convolutions have biases, and the first of them halves
+the image. Weights are mapped by their order, so layers stand in torchvision's.
 """
 
 from collections.abc import Mapping
@@ -13,37 +12,23 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 from mxnet.gluon import nn
-from mxnet.gluon.model_zoo import vision
 
 from helpers.networks import custom
-from helpers.networks.composed import Layers, compose
-from helpers.networks.shapes import outputs_of
+from helpers.networks.shapes import Layers, compose, outputs_of
 from helpers.recipe import Recipe
 
 Model: TypeAlias = gluon.HybridBlock
 
 
-def build(
-    network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
-) -> Model:
+def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
     """It is yet to be initialised on its devices."""
-    if network == "own":
-        return _own(recipe, outputs)
-    if network == "densenet121":
-        model = _densenet121(outputs_of(network, arrays))
-    else:
-        model = _in_turn(compose(network, LAYERS)[0])
-        model.add(nn.GlobalAvgPool2D(), nn.Dense(outputs_of(network, arrays)))
-
-    def as_in_recipe(layer: Any) -> None:
-        if isinstance(layer, nn.BatchNorm):
-            layer._kwargs.update(eps=recipe.bn_epsilon, momentum=1 - recipe.bn_momentum)
-
-    model.apply(as_in_recipe)
+    norm = {"epsilon": recipe.bn_epsilon, "momentum": 1 - recipe.bn_momentum}
+    model = _in_turn(compose(network, LAYERS._replace(norm=lambda _: nn.BatchNorm(**norm)))[0])
+    model.add(nn.GlobalAvgPool2D(), nn.Dense(outputs_of(network, arrays)))
     return model
 
 
-def _own(recipe: Recipe, outputs: int) -> Model:
+def own(recipe: Recipe, outputs: int) -> Model:
     images = mx.nd.zeros((custom.IMAGES, recipe.channels, recipe.crop, recipe.crop))
 
     def shape(model: Model) -> tuple[int, ...]:
@@ -58,18 +43,17 @@ def _own(recipe: Recipe, outputs: int) -> Model:
     return model
 
 
-def _densenet121(outputs: int) -> Model:
-    model = vision.densenet121(classes=outputs)
-    features = model.features[:-2]  # all but AvgPool2D(7) and Flatten
-    features.add(nn.GlobalAvgPool2D(), nn.Flatten())
-    model.features = features
-    return model
-
-
-def _in_turn(layers: Mapping[str, Any]) -> gluon.HybridBlock:
-    found = nn.HybridSequential()
+def _in_turn(layers: Mapping[str, Any], kind: type = nn.HybridSequential) -> gluon.HybridBlock:
+    found = kind()
     found.add(*(each if isinstance(each, gluon.Block) else each() for each in layers.values()))
     return found
+
+
+class DenseLayer(nn.HybridSequential):
+    """New channels from all channels before, appended to them."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return F.concat(x, super().hybrid_forward(F, x), dim=1)
 
 
 class Block(gluon.HybridBlock):
@@ -99,12 +83,12 @@ def _convolution(into: int, channels: int, size: int, stride: int = 1) -> nn.Con
 
 LAYERS = Layers(
     convolution=_convolution,
-    norm=lambda channels: nn.BatchNorm(),
+    norm=nn.BatchNorm,
     relu=partial(nn.Activation, "relu"),
     pool=partial(nn.MaxPool2D, 3, 2, 1),
     halve=partial(nn.AvgPool2D, 2),
     in_turn=_in_turn,
-    dense=_in_turn,  # DenseNet121 is the zoo's
+    dense=partial(_in_turn, kind=DenseLayer),
     block=Block,
     zeros=Shortcut,
 )

@@ -1,5 +1,6 @@
 """The networks in PyTorch: torchvision's, and ResNet44 built of its blocks."""
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -17,11 +18,7 @@ from helpers.recipe import Recipe
 Model: TypeAlias = nn.Module
 
 
-def build(
-    network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
-) -> Model:
-    if network == "own":
-        return _own(recipe, outputs)
+def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
     make = {"densenet121": densenet121, "resnet44": ResNet44, "resnet50": resnet50}
     model = (make | {"shallow": _shallow})[network](num_classes=outputs_of(network, arrays))
     for layer in model.modules():
@@ -30,7 +27,7 @@ def build(
     return model
 
 
-def _own(recipe: Recipe, outputs: int) -> Model:
+def own(recipe: Recipe, outputs: int) -> Model:
     images = torch.zeros(custom.IMAGES, recipe.channels, recipe.crop, recipe.crop)
 
     def shape(model: Model) -> torch.Size:
@@ -45,14 +42,11 @@ def _own(recipe: Recipe, outputs: int) -> Model:
 
 
 def _shallow(num_classes: int) -> Model:
-    features = nn.Sequential()
-    features.add_module("conv0", nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False))
-    features.add_module("norm0", nn.BatchNorm2d(64))
-    model = nn.Sequential()
-    model.add_module("features", features)
-    model.extend([nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()])
-    model.add_module("classifier", nn.Linear(64, num_classes))
-    return model
+    convolution = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
+    features = nn.Sequential(OrderedDict(conv0=convolution, norm0=nn.BatchNorm2d(64)))
+    pooled = {"relu": nn.ReLU(), "pool": nn.AdaptiveAvgPool2d(1), "flat": nn.Flatten()}
+    last = nn.Linear(64, num_classes)
+    return nn.Sequential(OrderedDict(features=features, **pooled, classifier=last))
 
 
 class ResNet44(nn.Module):

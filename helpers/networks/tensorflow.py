@@ -1,4 +1,4 @@
-"""The networks in TensorFlow without Keras, written out because it has no model zoo.
+"""The networks in TensorFlow without Keras, composed because it has no model zoo.
 
 Images are channels-last. Variables have torchvision's names, and a network computes in the dtype of
 its images. ``SAME`` pads a layer with stride on the right first, and torchvision on both sides.
@@ -6,32 +6,27 @@ its images. ``SAME`` pads a layer with stride on the right first, and torchvisio
 unbiased variance, as PyTorch does.
 """
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from helpers.networks import custom
-from helpers.networks.shapes import BLOCKS, RUNNING, Block, blocks, head, outputs_of, shapes, stem
+from helpers.networks.shapes import NORM, Layers, compose, head, outputs_of, shapes
 from helpers.recipe import Recipe
 
 Model: TypeAlias = tf.Module
+Step: TypeAlias = Callable[..., tf.Tensor]
+"""A layer: of the network, what it is given, the layer's name, and whether it is training."""
 
-NORM = ("weight", "bias", *RUNNING)
 
-
-def build(
-    network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
-) -> Model:
+def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
     """A model cannot be cast afterwards, so the weights' dtype is its own."""
-    if network == "own":
-        return _own(recipe, outputs)
-    made = {"densenet121": DenseNet121, "resnet44": ResNet, "resnet50": ResNet}
-    return (made | {"shallow": Shallow})[network](network, arrays, recipe)
+    return Network(network, arrays, recipe)
 
 
-def _own(recipe: Recipe, outputs: int) -> Model:
+def own(recipe: Recipe, outputs: int) -> Model:
     images = tf.zeros((custom.IMAGES, recipe.crop, recipe.crop, recipe.channels))
     tf.random.set_seed(recipe.seed)
     with tf.device("CPU:0"):  # where the same seed draws the same
@@ -46,14 +41,21 @@ class Network(tf.Module):
 
     def __init__(self, network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> None:
         super().__init__()
-        self.network, self.head, self.recipe, self.parts = network, head(network), recipe, {}
+        self.layers = _in_turn(compose(network, LAYERS)[0])
+        self.head, self.recipe, self.parts = head(network), recipe, {}
         dtype = arrays[f"{self.head}.bias"].dtype
         for name, shape in shapes(network, outputs_of(network, arrays)).items():
             if len(shape) > 1:  # OIHW to HWIO, and the last layer transposed
                 shape = (*shape[2:], *shape[1::-1])
             self.parts[name] = tf.Variable(tf.zeros(shape, dtype), "running" not in name, name=name)
 
-    def convolution(self, x: tf.Tensor, name: str, stride: int = 1, padding: int = 0) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        x = self.layers(self, x, "", training)
+        weight, bias = self.parts[f"{self.head}.weight"], self.parts[f"{self.head}.bias"]
+        x = tf.reduce_mean(tf.cast(x, weight.dtype), axis=[1, 2])
+        return tf.linalg.matmul(x, weight) + bias
+
+    def convolution(self, x: tf.Tensor, name: str, stride: int, padding: int) -> tf.Tensor:
         kernel = tf.cast(self.parts[f"{name}.weight"], x.dtype)
         around: str | list[list[int]] = [[0, 0], [padding, padding], [padding, padding], [0, 0]]
         if stride == 1 or padding == 0:  # the same by name, for which CPUs have quicker kernels
@@ -73,74 +75,54 @@ class Network(tf.Module):
             variance.assign(new_variance)
         return x
 
-    def norm_relu(self, x: tf.Tensor, name: str, training: bool) -> tf.Tensor:
-        return tf.nn.relu(self.norm(x, name, training))
 
-    def classified(self, x: tf.Tensor) -> tf.Tensor:
-        """The mean over the pixels, through the last layer."""
-        weight, bias = self.parts[f"{self.head}.weight"], self.parts[f"{self.head}.bias"]
-        x = tf.reduce_mean(tf.cast(x, weight.dtype), axis=[1, 2])
-        return tf.linalg.matmul(x, weight) + bias
+def _convolution(channels: int, out: int, size: int, stride: int = 1) -> Step:
+    return lambda network, x, name, _: network.convolution(x, name, stride, size // 2)
 
 
-class Shallow(Network):
-    """One convolution with BatchNorm, and a classifier."""
+def _in_turn(layers: Mapping[str, Step]) -> Step:
+    def call(network: Network, x: tf.Tensor, name: str, training: bool) -> tf.Tensor:
+        for part, layer in layers.items():
+            x = layer(network, x, f"{name}.{part}".lstrip("."), training)
+        return x
 
-    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
-        x = self.convolution(x, "features.conv0", stride=2, padding=3)
-        return self.classified(self.norm_relu(x, "features.norm0", training))
-
-
-class DenseNet121(Network):
-    """``features`` and a classifier."""
-
-    def dense_layer(self, x: tf.Tensor, name: str, training: bool) -> tf.Tensor:
-        y = self.convolution(self.norm_relu(x, f"{name}.norm1", training), f"{name}.conv1")
-        y = self.convolution(self.norm_relu(y, f"{name}.norm2", training), f"{name}.conv2", 1, 1)
-        return tf.concat([x, y], axis=-1)
-
-    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
-        x = self.convolution(x, "features.conv0", stride=2, padding=3)
-        x = self.norm_relu(x, "features.norm0", training)
-        x = _pooled(x)
-        for block, layers in enumerate(BLOCKS, start=1):
-            for layer in range(1, layers + 1):
-                x = self.dense_layer(x, f"features.denseblock{block}.denselayer{layer}", training)
-            if block < len(BLOCKS):
-                name = f"features.transition{block}"
-                x = self.convolution(self.norm_relu(x, f"{name}.norm", training), f"{name}.conv")
-                x = tf.nn.avg_pool2d(x, 2, 2, "VALID")
-        return self.classified(self.norm_relu(x, "features.norm5", training))
+    return call
 
 
-class ResNet(Network):
-    """Convolutions in blocks; ResNet50 pools first."""
+def _dense(layers: Mapping[str, Step]) -> Step:
+    made = _in_turn(layers)
+    return lambda network, x, *how: tf.concat([x, made(network, x, *how)], axis=-1)
 
-    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
-        _, size, stride = stem(self.network)
-        x = self.convolution(x, "conv1", stride, size // 2)
-        x = self.norm_relu(x, "bn1", training)
-        x = _pooled(x) if self.network == "resnet50" else x
-        for block in blocks(self.network):
-            x = self.block(x, block, training)
-        return self.classified(x)
 
-    def block(self, x: tf.Tensor, block: Block, training: bool) -> tf.Tensor:
-        y, name = x, block.name
-        for number, (_, size, stride) in enumerate(block.branch, start=1):
-            y = tf.nn.relu(y) if number > 1 else y
-            y = self.convolution(y, f"{name}.conv{number}", stride, size // 2)
-            y = self.norm(y, f"{name}.bn{number}", training)
-        if block.shortcut == "zeros":  # every second pixel, and as many channels again
-            x = x[:, ::2, ::2]
-            x = tf.concat([x, tf.zeros_like(x)], axis=-1)
-        elif block.shortcut:
-            x = self.convolution(x, f"{name}.downsample.0", block.stride)
-            x = self.norm(x, f"{name}.downsample.1", training)
+def _block(branch: Mapping[str, Step], downsample: Step | None) -> Step:
+    def call(network: Network, x: tf.Tensor, name: str, training: bool) -> tf.Tensor:
+        y = _in_turn(branch)(network, x, name, training)
+        if downsample is not None:
+            x = downsample(network, x, f"{name}.downsample", training)
         return tf.nn.relu(x + y)
 
+    return call
 
-def _pooled(x: tf.Tensor) -> tf.Tensor:
+
+def _pooled(_: Any, x: tf.Tensor, *how: Any) -> tf.Tensor:
     """Padded by an operation of its own: XLA refuses to pool with paddings given as numbers."""
     x = tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]])  # no value is below zero
     return tf.nn.max_pool2d(x, 3, 2, "VALID")
+
+
+def _shortcut(_: Any, x: tf.Tensor, *how: Any) -> tf.Tensor:
+    x = x[:, ::2, ::2]
+    return tf.concat([x, tf.zeros_like(x)], axis=-1)
+
+
+LAYERS = Layers(
+    convolution=_convolution,
+    norm=lambda channels: Network.norm,
+    relu=lambda network, x, *how: tf.nn.relu(x),
+    pool=_pooled,
+    halve=lambda network, x, *how: tf.nn.avg_pool2d(x, 2, 2, "VALID"),
+    in_turn=_in_turn,
+    dense=_dense,
+    block=_block,
+    zeros=_shortcut,
+)

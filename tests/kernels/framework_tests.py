@@ -157,8 +157,9 @@ def of_logits(adapter: OfPrograms, network: str, **norms: Any) -> str:
     return reference_checks.same_logits(adapter.framework, model, network).verdict
 
 
-def test_a_resnets_logits_are_the_references(adapter: OfPrograms) -> None:
-    assert of_logits(adapter, "resnet44") == "pass"
+@pytest.mark.parametrize("network", ["densenet121", "resnet44"])
+def test_a_networks_logits_are_the_references(adapter: OfPrograms, network: str) -> None:
+    assert of_logits(adapter, network) == "pass"
 
 
 def test_its_weights_follow_from_the_seed(adapter: OfPrograms, tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_mistakes_in_own_code_are_one_line_each(adapter: OfPrograms, tmp_path: P
         folder = tmp_path / str(number)
         recipe = own_networks.read(own_networks.recipe_of(folder, adapter.module, code))
         with pytest.raises(UserError) as error:
-            adapter.networks.build("own", {}, recipe, 5)
+            adapter.networks.own(recipe, 5)
         line = str(error.value)
         assert "\n" not in line and line.startswith(f"{folder.resolve() / 'mine.py'}: net(5)"), line
         assert told in line, line

@@ -147,7 +147,7 @@ def own_gradients(folder: Path, gradients: Any, code: str | None = None) -> Any:
     initial = custom.initial(framework, recipe, 5)
 
     def build_model(arrays: Any) -> Any:
-        model = networks.build("own", arrays, recipe, 5)
+        model = networks.own(recipe, 5)
         framework.load_weights(model, arrays)
         return model
 
