@@ -10,7 +10,7 @@ from itertools import pairwise
 from helpers.errors import UserError
 
 NAMES = ("plain", "ring", "rsaa", "rsap")
-"""The ways of ``helpers.all_reduce.ways``."""
+"""The methods of ``helpers.all_reduce.methods``."""
 OVER_GRIDS = ("rsaa", "rsap")
 """Those that need a grid."""
 
@@ -44,7 +44,7 @@ def check(shape: Shape, ranks: int) -> None:
 
 
 def named(text: str, ranks: int, names: Sequence[str] = NAMES) -> tuple[str, Shape]:
-    """A way and its grid, as a user writes them: ``ring``, ``rsaa`` (the squarest), ``rsap 2x4``.
+    """A method and its grid, as written: ``ring``, ``rsaa`` (the squarest), ``rsap 2x4``.
 
     Raises:
         UserError: there is no such algorithm, or the grid does not fit the number of ranks.

@@ -69,7 +69,7 @@ def run(
         ranks_a_host: where MPI has several hosts; 0: as it likes.
 
     Returns:
-        A row a round and measurement: way, rows, columns, bytes, round, seconds (of one call, on
+        A row a round and measurement: method, rows, columns, bytes, round, seconds (of one call, on
         the slowest rank).
 
     Raises:
@@ -100,7 +100,7 @@ def main(order: Mapping[str, Any]) -> None:
     """On a rank: measure, and print it if this is the first."""
     from mpi4py import MPI
 
-    from helpers.all_reduce import ranks
+    from helpers.all_reduce import methods
 
     world, rows, counts = MPI.COMM_WORLD, [], {}
 
@@ -112,13 +112,13 @@ def main(order: Mapping[str, Any]) -> None:
         found: float = world.allreduce((time.perf_counter() - began) / times, MPI.MAX)
         return found
 
-    each = [ranks.arrange(shape) for shape in grids.of(world.size)]
+    each = [methods.arrange(shape) for shape in grids.of(world.size)]
     arrays = [np.zeros(size // 4, np.float32) for size in order["sizes"]]
     for repeat in range(order["rounds"]):
         for array, grid in itertools.product(arrays, each):
             for about, call in _cases(grid, array):
                 # Connections are made in it, and memory is touched for the first time.
-                if repeat == 0 or about["way"] == "rsap":
+                if repeat == 0 or about["method"] == "rsap":
                     call()
                 key = tuple(about.values())
                 if repeat == 0:
@@ -134,15 +134,16 @@ def main(order: Mapping[str, Any]) -> None:
 
 def _cases(grid: Any, array: np.ndarray) -> Iterator[Case]:
     """What is measured over one grid, of an array of zeros; what knows of no grid, over (1, n)."""
-    from helpers.all_reduce import ways
+    from helpers.all_reduce import methods
 
     rows, columns = grid.shape
     about = {"rows": rows, "columns": columns, "bytes": array.nbytes}
     inside = grid.memory(array.size, np.float32)
     inside[:] = 0
-    for name, way in ways.WAYS.items():
+    for name, method in methods.METHODS.items():
         if name in grids.OVER_GRIDS or rows == 1:
-            yield about | {"way": name}, partial(way, grid, inside if name == "rsap" else array)
+            given = inside if name == "rsap" else array
+            yield about | {"method": name}, partial(method, grid, given)
 
 
 if __name__ == "__main__":

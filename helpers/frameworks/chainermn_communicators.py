@@ -13,7 +13,7 @@ import numpy as np
 from chainermn.communicators import _memory_utility
 from chainermn.communicators.naive_communicator import NaiveCommunicator
 
-from helpers.all_reduce import grids, ranks, ways
+from helpers.all_reduce import grids, methods
 from helpers.errors import UnsupportedError
 
 
@@ -41,7 +41,7 @@ class OverGrid(NaiveCommunicator):
 
     def __init__(self, mpi_comm: Any, name: str, shape: grids.Shape) -> None:
         super().__init__(mpi_comm)
-        self.name, self.grid, self._way = name, ranks.arrange(shape, mpi_comm), ways.WAYS[name]
+        self.name, self.grid = name, methods.arrange(shape, mpi_comm)
         self.by = f"{name} {grids.in_words(shape)}"  # what a record says
         atexit.register(self.grid.free)  # before MPI ends, which would say that they are left
 
@@ -62,6 +62,6 @@ class OverGrid(NaiveCommunicator):
         places = np.split(buffer, ends[:-1])
         for place, each in zip(places, gradients, strict=True):
             place[:] = each.reshape(-1)
-        self._way(self.grid, buffer, mean=True)
+        methods.METHODS[self.name](self.grid, buffer, mean=True)
         for place, each in zip(places, gradients, strict=True):
             each[...] = place.reshape(each.shape)

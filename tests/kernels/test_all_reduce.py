@@ -1,4 +1,4 @@
-"""The ways to all-reduce, over real ranks: every grid, odd sizes, integers and floats."""
+"""The methods to all-reduce, over real ranks: every grid, odd sizes, integers and floats."""
 
 from collections import Counter
 from functools import cache
@@ -22,7 +22,7 @@ def found(ranks: int) -> Any:
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_every_way_over_every_grid_is_the_sum_and_the_mean(ranks: int) -> None:
+def test_every_method_over_every_grid_is_the_sum_and_the_mean(ranks: int) -> None:
     wrong = found(ranks)["wrong"]
     over = len(grids.of(ranks))
     assert len(wrong) == 2 + 2 * over + over, "not all were tried"
@@ -36,9 +36,9 @@ def test_what_is_wrong_is_seen() -> None:
     assert any("not the same bits" in each for each in planted["one rank has another bit"])
 
 
-def test_times_are_measured_of_every_way_over_every_grid() -> None:
+def test_times_are_measured_of_every_method_over_every_grid() -> None:
     rows = measure.run(2, [4, 8], 2, 0.0)
-    keys = {(row["way"], row["rows"], row["bytes"], row["round"]) for row in rows}
+    keys = {(row["method"], row["rows"], row["bytes"], row["round"]) for row in rows}
     assert len(keys) == len(rows)
     assert Counter(key[0] for key in keys) == {"plain": 4, "ring": 4, "rsaa": 8, "rsap": 8}
     assert all(row["seconds"] > 0 for row in rows)
@@ -66,7 +66,7 @@ def test_grids_are_named_and_cut() -> None:
 
 
 @pytest.mark.parametrize("text", ["rsax", "", "ring 2x4", "rsap 2 4", "rsap 2x4x1", "None"])
-def test_no_such_way_is_one_line(text: str) -> None:
+def test_no_such_method_is_one_line(text: str) -> None:
     with pytest.raises(UserError, match="give plain, ring, rsaa, rsap") as caught:
         grids.named(text, 8)
     assert "\n" not in str(caught.value)

@@ -140,7 +140,7 @@ def test_a_grid_is_compared_with_mpis_own_at_each_size(
             for shape in grids.of(ranks) if way in grids.OVER_GRIDS else [(1, ranks)]:
                 name = f"{way} {grids.in_words(shape)}" if way in grids.OVER_GRIDS else way
                 alone = 50e-6 * STEPS.get(name, 20)
-                about = {"way": way, "rows": shape[0], "columns": shape[1]}
+                about = {"method": way, "rows": shape[0], "columns": shape[1]}
                 found += [
                     about | {"bytes": size, "round": turn, "seconds": (alone + 8e-8 * size) * wave}
                     for turn, wave in enumerate(1 + NOISE)
@@ -163,7 +163,7 @@ def test_a_grid_is_compared_with_mpis_own_at_each_size(
 
 def test_a_way_faster_than_its_link_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(ranks: int, sizes: list[int], *_: Any) -> list[dict[str, Any]]:
-        about = {"way": "plain", "rows": 1, "columns": ranks, "round": 0}
+        about = {"method": "plain", "rows": 1, "columns": ranks, "round": 0}
         return [about | {"bytes": size, "seconds": 0.1} for size in sizes]
 
     monkeypatch.setattr(measure, "run", run)
