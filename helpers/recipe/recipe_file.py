@@ -86,20 +86,16 @@ def read(path: str | Path) -> RecipeFile:
     """
     path = Path(os.path.expanduser(path))  # noqa: PTH111 (it never fails)
     with tables.located(path):
-        return _read(path)
-
-
-def _read(path: Path) -> RecipeFile:
-    if path.stem in NAMES and path.resolve().parent != FOLDER:
-        raise UserError(f"'{path.stem}' is the name of a built-in recipe: give yours another name")
-    found = _tables(path)
-    recipe = demo = _recipe(path, found)
-    if "demo" in found:
-        homes = {key: name for name in TRAINED for key in TABLES[name].__struct_fields__}
-        small = {name: dict(table) for name, table in found.items()}
-        for key, value in found["demo"].items():
-            small.setdefault(homes[key], {})[key] = value
-        demo = replace(_recipe(path, small), demo=True, sha256=recipe.sha256)
+        if path.stem in NAMES and path.resolve().parent != FOLDER:
+            raise UserError(f"'{path.stem}' names a built-in recipe: give yours another name")
+        found = _tables(path)
+        recipe = demo = _recipe(path, found)
+        if "demo" in found:
+            homes = {key: name for name in TRAINED for key in TABLES[name].__struct_fields__}
+            small = {name: dict(table) for name, table in found.items()}
+            for key, value in found["demo"].items():
+                small.setdefault(homes[key], {})[key] = value
+            demo = replace(_recipe(path, small), demo=True, sha256=recipe.sha256)
     return RecipeFile(path, recipe, demo, found.get("slurm", {}), found.get("sweep", {}))
 
 

@@ -59,8 +59,6 @@ class Rule:
     weight_decay: float = 0.0
 
 
-LEAST_RATE = 1e-12
-"""Far below any in use, and its steps are still float32 numbers of full precision."""
 Pixels = Annotated[int, Meta(ge=0, le=2**14)]
 Number = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Amount = Annotated[float, Meta(ge=0)]
@@ -87,9 +85,10 @@ class Recipe:
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     epochs: Annotated[Number, Meta(title="epochs")] = 5
     batch_size: Annotated[Number, Meta(title="batch per device")] = 64
-    learning_rate: Annotated[
-        float, Meta(ge=LEAST_RATE, le=1000, title="learning rate per device")
-    ] = 1e-4
+    # A rate of 1e-12 still takes steps that are float32 numbers of full precision.
+    learning_rate: Annotated[float, Meta(ge=1e-12, le=1000, title="learning rate per device")] = (
+        1e-4
+    )
     warmup_epochs: Annotated[float, Meta(ge=0, le=1e9, title="warm-up epochs")] = 0.0
     adam_betas: tuple[float, float] = (0.9, 0.999)
     adam_epsilon: float = 1e-8
@@ -184,13 +183,7 @@ class Recipe:
         return {"linear": times, "sqrt": math.sqrt(times), "none": 1.0}[self.lr_scaling]
 
     def on(self, devices: int) -> "ScaledRecipe":
-        """This recipe on ``devices`` replicas, its learning rate scaled as it says.
-
-        Raises:
-            UserError: fewer than one device.
-        """
-        if devices < 1:
-            raise UserError(f"{devices} devices: a run needs at least one")
+        """This recipe on ``devices`` replicas, its learning rate scaled as it says."""
         rate = self.learning_rate * self.growth(devices)
         return ScaledRecipe(self, devices, self.batch_size * devices, rate)
 

@@ -7,7 +7,6 @@ module says in which table of a file it is.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import msgspec
@@ -52,7 +51,6 @@ SLURM: Any = dict[
 """A job's options as sbatch calls them, without their two dashes, and ``setup``, shell lines."""
 
 _TYPES = get_type_hints(Recipe, include_extras=True)
-_MODEL = ("network", "weights")
 _TRAIN = (
     *("task", "epochs", "batch_size", "execution", "optimizer", "learning_rate", "lr_scaling"),
     *("warmup_epochs", "weight_decay", "momentum", "lr_gamma", "lr_milestones"),
@@ -70,14 +68,14 @@ def table(name: str, keys: Mapping[str, Any]) -> Any:
     return msgspec.defstruct(name, fields, forbid_unknown_fields=True)
 
 
-def _of_recipe(name: str, *keys: str, more: Mapping[str, Any] = MappingProxyType({})) -> Any:
-    return table(name, {key: _TYPES[key] for key in keys} | dict(more))
+def _of_recipe(name: str, *keys: str, **more: Any) -> Any:
+    return table(name, {key: _TYPES[key] for key in keys} | more)
 
 
 _DATA = ("folder", "image_size", "crop", "color_mode")
 TABLES: dict[str, Any] = {
-    "data": _of_recipe("Data", *_DATA, more=OPTIONS | {"reader": Text}),
-    "model": _of_recipe("Model", *_MODEL, more=dict.fromkeys(FRAMEWORKS, Text)),
+    "data": _of_recipe("Data", *_DATA, reader=Text, **OPTIONS),
+    "model": _of_recipe("Model", "network", "weights", **dict.fromkeys(FRAMEWORKS, Text)),
     "train": _of_recipe("Train", *_TRAIN),
     "target": _of_recipe("Target", "metric", "quality_targets"),
     "demo": _of_recipe("Demo", *_DEMO),

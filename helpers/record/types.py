@@ -160,20 +160,12 @@ class Epoch(TypedDict):
     data_seconds: NotRequired[float | None]  # waiting for a batch; None where the loop hides it
 
 
-class StepSeconds(TypedDict):
-    """How long the steps took, without the first of each epoch."""
-
-    median: Seconds
-    minimum: Seconds
-    maximum: Seconds
-
-
 class Training(TypedDict):
     seconds: float  # training and validation
     images_per_second: Rate  # median of the last process's epochs but its first, if it has others
     first_step_seconds: float | None  # with tracing and tuning
     execution: NotRequired[str]  # eager, graph or compiled, and by what
-    step_seconds: NotRequired[StepSeconds]
+    step_seconds: NotRequired[dict[Literal["median", "minimum", "maximum"], Seconds]]
     first_batches: NotRequired[list[str]]  # digests of the first epoch's first global batches
 
 
@@ -229,11 +221,9 @@ class Throughput(TypedDict):
 
 
 class Attribution(TypedDict):
-    """How the training time was spent."""
+    """How the training time was spent: shares of an epoch after the first."""
 
-    shares: dict[
-        str, float | None
-    ]  # of an epoch after the first, median of the rounds; None where not known
+    shares: dict[str, float | None]  # medians of the rounds; None where not known
     sentence: str
     intervals: dict[str, Range]  # 95 % intervals of the medians (of validation: of the epochs)
 
@@ -250,12 +240,6 @@ class Energy(TypedDict, total=False):
     joules: float | None
     images_per_joule: float | None
     reason: str | None
-
-
-class Memory(TypedDict):
-    """The device that held the most, with other processes' memory."""
-
-    peak_bytes: Count | None
 
 
 class Record(TypedDict):
@@ -285,5 +269,5 @@ class Record(TypedDict):
     attribution: NotRequired[Attribution]
     checkpoint: NotRequired[Checkpoint]
     energy: NotRequired[Energy]
-    memory: NotRequired[Memory]
+    memory: NotRequired[dict[str, Count | None]]  # peak_bytes, of the fullest device
     monitor: NotRequired[dict[str, Any]]  # gpumon's metadata: what was read, how and how often

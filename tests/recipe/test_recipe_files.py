@@ -159,7 +159,7 @@ def test_a_bad_recipe_is_one_line_and_nothing_of_it_is_run(
 
 
 def test_a_recipe_of_ones_own_takes_no_name_that_ships(folder: Path) -> None:
-    with pytest.raises(UserError, match="'chexnet' is the name of a built-in recipe"):
+    with pytest.raises(UserError, match="'chexnet' names a built-in recipe"):
         file_of(str(write(folder, MODEL, "chexnet.toml")))
 
 
