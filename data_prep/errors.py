@@ -45,12 +45,7 @@ def count_text(some: Sized, one: str, more: str) -> str:
     return f"{len(some):,} {one if len(some) == 1 else more}"
 
 
-def nearest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
-    """Return the known name that a mistyped one probably means; `alike` is 1 for equal names."""
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=alike)), None)
-
-
-def did_you_mean(name: str, known: Iterable[str], otherwise: str, alike: float = 0.6) -> str:
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     """Return the end of an error about an unknown name: the near one, or `otherwise`."""
-    near = nearest(name, known, alike)
-    return f"did you mean '{near}'?" if near else otherwise
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean '{near[0]}'?" if near else otherwise

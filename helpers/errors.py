@@ -16,8 +16,6 @@ INTERRUPTED = 130
 GO_ON = 75
 """Exit code of an experiment that SIGUSR1 stopped after an epoch or a run, and that can be resumed
 (sysexits: a temporary failure)."""
-ALIKE = 0.65
-"""How alike a name and a known one are, 1 if equal, of which the one may be meant for the other."""
 STDOUT = "standard output"
 """The name of standard output in error messages."""
 
@@ -41,7 +39,7 @@ class LoaderError(UserError):
 def unknown(what: str, name: str, known: Iterable[str], of: str = "") -> str:
     """``unknown key 'epoch': did you mean 'epochs'?``; without a similar name, all known names."""
     known = list(known)
-    hint = did_you_mean(name, known, f"the {what}s are {', '.join(known)}", ALIKE)
+    hint = did_you_mean(name, known, f"the {what}s are {', '.join(known)}")
     return f"unknown {what} '{name}'{of}: {hint}"
 
 

@@ -1,14 +1,12 @@
 """Parse the command line of all subcommands, with error messages of one line."""
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Any, TypeAlias
 
-from data_prep.errors import nearest
-from helpers.errors import ALIKE, UserError
-from helpers.frameworks import ROWS
+from helpers.errors import UserError
 from helpers.terminal import say
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -33,7 +31,7 @@ class Parser(argparse.ArgumentParser):
         """The arguments; here, because argparse gives a subcommand's to its own parser."""
         given, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(_unknown(unknown, self._option_string_actions))
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return given, unknown
 
 
@@ -72,15 +70,3 @@ def minutes(text: str) -> float:
         if 0 <= float(text) < inf:
             return float(text)
     raise argparse.ArgumentTypeError(f"'{text}': give minutes, 0 or more")
-
-
-def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
-    """``unrecognized arguments: --framework x: did you mean --frameworks?``"""
-    message = f"unrecognized arguments: {' '.join(arguments)}"
-    for argument in arguments:
-        option = argument.partition("=")[0].replace("_", "-")
-        if argument in {row.word for row in ROWS} and "--frameworks" in options:
-            return f"{message}: did you mean --frameworks {argument}?"
-        if option.startswith("--") and (near := nearest(option, options, ALIKE)):
-            return f"{message}: did you mean {near}?"
-    return message
