@@ -1,8 +1,7 @@
 """Find out which GPUs an environment supports, and why it does not support others.
 
-``LOCKS`` says which GPU generations the CUDA packages of each lock have code for, and this module
-applies that to a GPU and its driver. `make envs` imports it before anything is installed, so it
-uses only Python's standard library and no syntax newer than Python 3.9.
+`make envs` imports this before anything is installed, so it uses only Python's standard library and
+no syntax newer than Python 3.9.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def why_not(kernel: str, form: str, gpus: Sequence[Gpu]) -> str | None:
     better = best_form(kernel, gpus)
     if _first_obstacle(kernel, better, gpus) is None:
         return f"its {form} form {reason}: 'make envs' installs the {better} form, which can"
-    # No form can. The last is the one for the oldest GPUs and drivers: what it lacks is missing.
+    # No form can: what the last, for the oldest GPUs and drivers, lacks is missing.
     reason = _first_obstacle(kernel, forms(kernel)[-1], gpus) or reason
     return f"{reason} (for CPU devices hide the GPUs: CUDA_VISIBLE_DEVICES=)"
 

@@ -33,10 +33,9 @@ def over_grid(communicator: Any, all_reduce: str) -> Any:
 
 
 class OverGrid(NaiveCommunicator):
-    """Average all gradients at once, with one of the algorithms over a grid.
+    """Average all gradients at once over a grid; float16 is added in float32, as by ``naive``.
 
     All parameters of one type are contiguous in memory, into which other ranks can Put.
-    Sums of float16 are taken in float32, as by ``naive``.
     """
 
     def __init__(self, mpi_comm: Any, name: str, shape: grids.Shape) -> None:

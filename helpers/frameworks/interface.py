@@ -1,7 +1,7 @@
 """The functions that every framework's module has, and what they exchange with their callers.
 
-This is their only full documentation. A module documents a function only if it differs from this
-description. ``tests/frameworks/test_contract.py`` compares names and signatures.
+A module documents a function only if it differs. ``tests/frameworks/test_contract.py`` compares
+names and signatures.
 
 Images are normalised floats (N, 3, H, W), targets labels (N, outputs) of 0 or 1, ``devices``
 handles from :meth:`Framework.list_devices`, and ``weights`` float arrays in torchvision's layout

@@ -25,9 +25,8 @@ def keep_freed() -> None:
     """Let this process keep the memory it frees, for its next large arrays.
 
     glibc gives large blocks back to the system at once, and every page of the next step's is made
-    and zeroed again. Elsewhere than on glibc this does nothing. Source: mallopt(3).
+    and zeroed again. Source: mallopt(3).
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_MMAP_MAX, 0)  # large blocks from the heap as well
-        mallopt(_TRIM_THRESHOLD, -1)  # whose end is never cut off
+    mallopt = ctypes.CDLL(None).mallopt
+    mallopt(_MMAP_MAX, 0)  # large blocks from the heap as well
+    mallopt(_TRIM_THRESHOLD, -1)  # whose end is never cut off

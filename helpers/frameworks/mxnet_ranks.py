@@ -31,9 +31,8 @@ if os.getppid() == {worker}:
 """
 """The program of a scheduler or a server, which ends with the worker that started it."""
 ZEROED = {"GLIBC_TUNABLES": "glibc.malloc.perturb=255:glibc.malloc.tcache_count=0"}
-"""glibc then fills all new memory with zeros; its per-thread cache would hand old memory out as it
-is. MXNet's server never sets its switch ``multi_precision_``, and where it found it on, it added
-float64 up in float32."""
+"""glibc then fills all new memory with zeros: MXNet's server never sets its ``multi_precision_``,
+and where it found that on, it added float64 up in float32."""
 
 
 class _Joined:

@@ -1,13 +1,11 @@
 """Run a function written in a notebook in one fresh process per device.
 
-This is what ``torchrun`` does for scripts. Processes can import a module but not a notebook cell,
-so the function is shipped by value with cloudpickle. A CUDA context and OpenMP's threads do not
-survive a fork: all replicas are forked from one server process, which only imports what the
-notebook needs.
+This is what ``torchrun`` does for scripts. cloudpickle ships the function by value. A CUDA context
+and OpenMP's threads do not survive a fork: all replicas are forked from one server process, which
+only imports what the notebook needs.
 
 If a replica dies, the others are ended at once, because they would wait for it in a collective.
-Each leads a process group, so that the processes that it forked (loader workers, the processes of
-Chainer's updater) end with it.
+Each leads a process group, so that what it forked (loader workers, Chainer's updater) ends with it.
 """
 
 import os

@@ -1,7 +1,6 @@
-"""Give a run's processes a temporary folder of their own, which is removed with the run.
+"""Give a run's processes a temporary folder, ``TMPDIR``, which is removed with the run.
 
 A process that is killed cannot clean up: its sockets, IPython's profile and compilers' caches stay.
-So kernels, self-tests and replicas get a folder as ``TMPDIR`` from the process that started them.
 """
 
 import os
