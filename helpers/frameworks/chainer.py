@@ -32,9 +32,6 @@ from helpers.recipe import RECIPES
 Device: TypeAlias = chainer.backend.Device
 Model: TypeAlias = chainer.Chain
 
-NAME = "Chainer"
-KERNEL = "chainer"
-
 # Chainer makes the class of its links' classes inside a function, where cloudpickle cannot find it
 # by name; given a name that can be imported, a notebook's Chain can be sent to another process.
 _LinkMeta: Any = type(chainer.Link)

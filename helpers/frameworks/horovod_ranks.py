@@ -26,8 +26,6 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "pkg_resources is deprecated")
     import horovod.tensorflow as hvd
 
-KERNEL = "horovod"
-
 Device: TypeAlias = str
 
 

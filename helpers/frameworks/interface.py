@@ -78,11 +78,6 @@ def rule_of(optimizer: Any, momentum: float | None) -> str:
 class Framework(Protocol):
     """A framework's module in this folder."""
 
-    NAME: str
-    """The framework's name in the registry."""
-    KERNEL: str
-    """The environment that it runs in."""
-
     @property
     def SKIPPED(self) -> Mapping[str, str]:
         """Why it lacks a precision, or "training in float64" and what else the check looks up."""

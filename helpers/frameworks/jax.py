@@ -38,9 +38,6 @@ from helpers.recipe import RECIPES
 Device: TypeAlias = jax.Device
 Model: TypeAlias = nnx.Module
 
-NAME = "JAX"
-KERNEL = "jax"
-
 SKIPPED = precisions.LEFT_TO_PYTORCH
 
 ON_CPUS = (

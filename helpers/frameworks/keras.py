@@ -49,9 +49,6 @@ Model: TypeAlias = keras.Model
 keras.config.set_floatx("float32")
 keras.config.set_image_data_format("channels_last")
 
-NAME = "Keras"
-KERNEL = "tensorflow"
-
 SKIPPED = {
     **precisions.LEFT_TO_PYTORCH,
     "weight decay in the gradient": (

@@ -15,8 +15,6 @@ from helpers.frameworks.keras import *
 # isort: split
 from helpers.frameworks.horovod_ranks import list_devices, make_current, slowest
 
-KERNEL = ranks.KERNEL
-
 
 def versions() -> dict[str, str]:
     return alone.versions() | ranks.versions()

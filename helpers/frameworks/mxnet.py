@@ -25,9 +25,6 @@ from helpers.recipe import RECIPES
 Device: TypeAlias = mx.Context
 Model: TypeAlias = gluon.HybridBlock
 
-NAME = "MXNet Gluon"
-KERNEL = "mxnet"
-
 SKIPPED = {
     "bf16": (
         "contrib.amp has bfloat16 for CPUs only, and changes the operators of the whole process "

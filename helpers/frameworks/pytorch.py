@@ -31,9 +31,6 @@ from helpers.recipe import RECIPES
 Device: TypeAlias = torch.device
 Model: TypeAlias = torch.nn.Module
 
-NAME = "PyTorch"
-KERNEL = "pytorch"
-
 SKIPPED: Mapping[str, str] = {}
 
 

@@ -35,9 +35,6 @@ from helpers.recipe import RECIPES
 Device: TypeAlias = str
 Model: TypeAlias = tf.Module
 
-NAME = "TensorFlow"
-KERNEL = "tensorflow"
-
 SKIPPED = {
     **precisions.LEFT_TO_PYTORCH,
     "training in float64": "fused_batch_norm computes in float32 and in 16 bits only",

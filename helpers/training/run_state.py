@@ -14,6 +14,7 @@ import numpy as np
 from helpers import record
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import (
+    ROWS,
     cpu_cores,
     networks_of,
     original,
@@ -91,11 +92,13 @@ class RunState:
         # Drawn live, except in an experiment, which runs unattended and is measured.
         self.monitor = samplers.of_process(setup.folder, live=not epoch_lines.watched())
         self.others = other_programs.Watch(setup.own_cpus)
+        module = framework.__name__.rpartition(".")[2]
+        row = next(row for row in ROWS if row.module == module)
         self.record = record.start(
             setup.folder,
             notebook=notebook,
-            framework=framework.NAME,
-            kernel=framework.KERNEL,
+            framework=row.framework,
+            kernel=row.kernel,
             versions=framework.versions(),
             devices=setup.of_all_nodes,
             recipe=setup.recipe,

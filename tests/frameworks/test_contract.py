@@ -92,18 +92,10 @@ FRAMEWORK, OPTIONAL = interface_of("Framework"), interface_of("Optional")
 
 def test_modules_listed_are_those_there() -> None:
     files = [path.stem for path in FOLDER.glob("*.py")]
-    there = {name for name in files if {"NAME", "KERNEL"} <= names_of(name).keys()}
+    there = {name for name in files if {"watch", "list_devices"} <= names_of(name).keys()}
     unlisted, absent = sorted(there - set(MODULES)), sorted(set(MODULES) - there)
     assert not unlisted, f"no row of the registry names the modules {unlisted}"
     assert not absent, f"the registry names modules that are not in helpers/frameworks: {absent}"
-
-
-@pytest.mark.parametrize("module", sorted(NOTEBOOKS))
-def test_it_is_called_as_in_the_registry(module: str) -> None:
-    said = names_of(module)
-    row = next(row for row in frameworks.ROWS if row.module == module)
-    found = said.get("NAME"), said.get("KERNEL")
-    assert found == (row.framework, row.kernel), f"NAME and KERNEL of {module}.py are {found}"
 
 
 @pytest.mark.parametrize("module", MODULES)

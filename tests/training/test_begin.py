@@ -34,8 +34,6 @@ def cell_fixture(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         name = f"helpers.frameworks.{row.module}"
         module = ModuleType(name)
         module.__dict__.update(
-            KERNEL=row.kernel,
-            NAME=row.framework,
             SKIPPED={},
             versions=dict,
             list_devices=lambda kind, count: [kind] * count,
