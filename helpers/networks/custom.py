@@ -61,7 +61,7 @@ def initial(framework: ModuleType, recipe: Recipe, outputs: int) -> Weights:
     if not arrays:
         called = f"{recipe.own[framework.networks.__name__.rpartition('.')[2]]}({outputs})"
         raise UserError(f"{called} returns a network without weights, so there is nothing to train")
-    note = f"drawn by {module} itself from seed {recipe.seed}"
+    note = f"drawn by the framework itself from seed {recipe.seed}"
     return Weights(arrays, "own", note)
 
 

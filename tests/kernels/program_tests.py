@@ -227,7 +227,7 @@ def steps_taken(names: Names, task: str, arrays: Any, state: Any, rates: np.ndar
     run, framework = names["run"], names["run"].framework
     pixels, targets = reference.batch_of(task)
     own, steps = len(run.own_devices), 1 if state else len(rates)
-    pixels = np.concatenate([pixels.repeat(run.images.planes, axis=3)] * own)
+    pixels = np.concatenate([pixels.repeat(run.images.recipe.planes, axis=3)] * own)
     numbers = np.arange(len(pixels))
     batch = framework.as_loaded(pixels, np.concatenate([targets] * own), numbers)
     how = {"learning_rate": 1.0, "lr_scaling": "none", "rates": tuple(map(float, rates))}

@@ -76,7 +76,7 @@ class OwnReader:
 
     def __init__(self, other: Any) -> None:
         self.classes, self.targets, self.splits = other.classes, other.targets, other.splits
-        self.read = other.read
+        self.read, self.task = other.read, other.task
 
 
 COLOUR = """
