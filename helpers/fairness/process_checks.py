@@ -1,7 +1,7 @@
 """Fairness checks across a run's processes: membership, the images read, and the evaluation.
 
 These checks need no reference, so they apply to custom networks too. Each process answers with the
-output of its own loaders and its own loop (``helpers.training.notebook_coverage``), and this module
+output of its own loaders and its own loop (``helpers.training.notebook_check``), and this module
 combines the answers. ``reference_checks`` compares the gradients of n devices with those of one,
 and ``training_loop`` compares the steps.
 """

@@ -184,7 +184,6 @@ ClassResult = TypedDict(
     {
         "class": str,
         "images": Count,
-        "right": Count,
         "top1": Share,  # None without an image
         "low": Share,
         "high": Share,

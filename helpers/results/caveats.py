@@ -9,7 +9,6 @@ from helpers.results import by_class, comparability, run_sets
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.shared_settings import departures, differences, workers
 from helpers.results.tables import Table, table
-from helpers.training import measurement_rounds
 
 _STATES = {
     "running": "still running, or lost with its machine",
@@ -91,7 +90,6 @@ def _limits(content: dict[str, Any]) -> Iterator[str]:
         yield f"{others} while it was measured: its times are not reliable"
     elif programs.get("reason"):
         yield sections.other_programs(programs)
-    yield from measurement_rounds.scattered(content)
     on_gpus = content["devices"]["kind"] == "gpu"
     if on_gpus and (reason := content.get("energy", {}).get("reason")):
         yield f"no energy: {reason}"

@@ -27,25 +27,21 @@ FORMATS = {
 WORKERS = "add workers (--num-workers)"
 
 
-def attribute(
-    content: Mapping[str, Any],
-    *,
-    devices: str,
-    resumed_after: int = 0,
-    replicas: int = 1,
-) -> dict[str, Any]:
+def attribute(content: Mapping[str, Any], devices: str) -> dict[str, Any]:
     """The record's section ``attribution``: shares of an epoch, and the sentence.
 
-    The epochs up to ``resumed_after`` are another process's and left out if there are more.
+    Epochs that another process trained are left out if there are more.
     """
     history = content["epochs"]
-    own = history[resumed_after:]
+    own = history[content["checkpoint"]["resumed_after"] :]
     # Tracing and autotuning fall into a process's first epoch and are no property of the others.
     epochs = own[1:] or own or history
     found: dict[str, Any] = {"shares": {}, "intervals": {}}
-    for name, values in _shares(epochs, content, alone=replicas == 1).items():
+    for name, values in _shares(epochs, content).items():
         found["shares"][name], *found["intervals"][name] = median_of(values)
-    return found | {"sentence": _sentence(found, epochs, content, devices)}
+    whole = sum(epoch["train_seconds"] + epoch["valid_seconds"] for epoch in epochs)
+    waited = sum(epoch["data_seconds"] for epoch in epochs) / whole
+    return found | {"sentence": _sentence(found, waited, content, devices)}
 
 
 def is_measured(found: Mapping[str, Any], name: str) -> bool:
@@ -110,7 +106,7 @@ def first_change(content: Mapping[str, Any]) -> str:
 
 
 def _shares(
-    epochs: Sequence[Mapping[str, Any]], measured: Mapping[str, Any], *, alone: bool
+    epochs: Sequence[Mapping[str, Any]], measured: Mapping[str, Any]
 ) -> dict[str, list[float]]:
     """Shares of an epoch, by round; of validation by epoch.
 
@@ -122,7 +118,9 @@ def _shares(
     # A step on files takes 1/f, on synthetic data 1/s, without all-reduce 1/q seconds an image.
     waiting = [trained * (1 - f / s) for f, s in zip(files, synthetic, strict=True)]
     found = {"data": waiting, "validation": [1 - share for share in training]}
-    silent = synthetic if alone else measured.get("no_allreduce", {}).get("rounds")
+    silent = measured.get("no_allreduce", {}).get("rounds")
+    if measured["devices"]["count"] == 1:
+        silent = synthetic
     if silent:
         each = list(zip(files, synthetic, silent, strict=True))
         found["compute"] = [trained * f / q for f, s, q in each]
@@ -130,28 +128,20 @@ def _shares(
     return {name: found[name] for name in ("compute", *WAITS, "validation") if name in found}
 
 
-def _in_loop(epochs: Sequence[Mapping[str, Any]]) -> float:
-    """The share in which the training loop's devices had no batch."""
-    whole: float = sum(epoch["train_seconds"] + epoch["valid_seconds"] for epoch in epochs)
-    return sum(epoch["data_seconds"] for epoch in epochs) / whole
-
-
 def _sentence(
-    found: Mapping[str, Any],
-    epochs: Sequence[Mapping[str, Any]],
-    content: Mapping[str, Any],
-    devices: str,
+    found: Mapping[str, Any], waited: float, content: Mapping[str, Any], devices: str
 ) -> str:
+    """``waited`` is the share in which the training loop's devices had no batch."""
     files, synthetic, loader = (_rate(content[kind]) for kind in (*TRAINED, "loader"))
-    limit, first = _limit(found, epochs, content), compiling(content)
+    limit, first = _limit(found, waited, content), compiling(content)
     shares = ", ".join(f"{name} {in_words(found, name)}" for name in found["shares"])
     said = [
         f"{limit}: {devices} processed {files} from files and {synthetic} of synthetic data in "
         f"memory; the loader alone delivers {loader}. Shares of an epoch: {shares}."
     ]
     if not is_measured(found, "data"):
-        waited = _percent(_in_loop(epochs))
-        said.append(f"The training loop itself waited for data for {waited} of the epochs.")
+        waits = _percent(waited)
+        said.append(f"The training loop itself waited for data for {waits} of the epochs.")
     if limit == LOADER and (way_out := first_change(content)):
         said.append(f"To fix it, {way_out}.")
     if "communication" in telling(found):
@@ -165,9 +155,7 @@ def _sentence(
     return " ".join([*said, "Brackets hold 95 % intervals."])
 
 
-def _limit(
-    found: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]], content: Mapping[str, Any]
-) -> str:
+def _limit(found: Mapping[str, Any], waited: float, content: Mapping[str, Any]) -> str:
     """What limits training; the training loop itself tells where the rounds are too noisy."""
     waits, cluster = telling(found), content.get("cluster")
     network = cluster is not None and cluster["nodes"] > 1 and not cluster["simulated"]
@@ -178,7 +166,7 @@ def _limit(
         supply, demand = (content[kind]["images_per_second"] for kind in ("loader", "synthetic"))
         return LOADER if supply < demand else "Loading and compute slow each other down"
     noisy = not is_measured(found, "data")
-    if not (_in_loop(epochs) < LITTLE if noisy else leaves_little(found, ["data"])):
+    if not (waited < LITTLE if noisy else leaves_little(found, ["data"])):
         return "The limit cannot be determined"
     # Devices may also wait for each other.
     alone = leaves_little(found, ["communication"])

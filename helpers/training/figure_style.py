@@ -1,10 +1,5 @@
 """The common style of all figures, and a figure class that displays itself."""
 
-from collections.abc import Callable
-from functools import wraps
-from textwrap import fill
-from typing import Any, TypeVar
-
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,8 +13,8 @@ SHARES = ("#3C6E91", "#E3A34A", "#A9B7C2", "#B4544F", "#7C6BA6", "#6F9A4E")
 """Parts of a whole: none of them is a framework's colour."""
 WIDTH, NARROW = 9.0, 6.0
 """Inches: a notebook's column; in less, what stands side by side stands below each other."""
-LETTERS, LONGEST = 13, 40
-"""Letters of a label to an inch, and in all."""
+LONGEST = 40
+"""Letters of a label."""
 
 _RC = {
     "font.size": 9.5,
@@ -37,33 +32,8 @@ _RC = {
     "hatch.linewidth": 0.8,
 }
 
-Drawing = TypeVar("Drawing", bound=Callable[..., Any])
-
-
-def styled(draw: Drawing) -> Drawing:
-    """``draw`` with this module's settings, whatever the session's own are."""
-
-    @wraps(draw)
-    def inside(*given: Any, **named: Any) -> Any:
-        with mpl.rc_context(_RC):  # type: ignore[arg-type]
-            drawn = draw(*given, **named)
-            if isinstance(drawn, Figure):
-                _fold_labels(drawn)
-            return drawn
-
-    return inside  # type: ignore[return-value]
-
-
-def _fold_labels(figure: Figure) -> None:
-    """Fold the labels below axes that would reach into the next panel, or out of the chart."""
-    for axes in figure.axes:
-        place = axes.get_subplotspec()
-        columns = place.get_gridspec().ncols if place else 1
-        names = [line for name in axes.get_yticklabels() for line in name.get_text().split("\n")]
-        label_width = max([6, *map(len, names)])
-        letters = int(LETTERS * figure.get_figwidth() / columns) - label_width
-        lines = axes.get_xlabel().split("\n")
-        axes.set_xlabel("\n".join(fill(line, max(12, letters)) for line in lines))
+styled = mpl.rc_context(_RC)  # type: ignore[arg-type]
+"""Decorate a function that draws: with this module's settings, whatever the session's own are."""
 
 
 def figure_of(height: float, width: float, grid: str = "x") -> tuple[Figure, Axes]:

@@ -58,13 +58,7 @@ class Data:
     @property
     def task(self) -> str:
         """``multilabel`` or ``multiclass``."""
-        return task_of(self.reader)
-
-    @property
-    def kind(self) -> str:
-        """``generated`` or ``real``."""
-        made = self.folder is not None and (self.folder / "demo.json").exists()
-        return "generated" if made else "real"
+        return self.recipe.task
 
     def read(self, row: int) -> np.ndarray:
         """The image in that row, uint8 (H, W, 1 or 3)."""
@@ -99,9 +93,10 @@ class Data:
 
     def as_record(self) -> dict[str, Any]:
         """The record's section ``data``."""
+        made = self.folder is not None and (self.folder / "demo.json").exists()
         return {
             "folder": image_readers.called(self.recipe, self.folder),
-            "kind": self.kind,
+            "kind": "generated" if made else "real",
             "pixels": self.recipe.image_size,
             "format": self.format,
             "classes": list(self.classes),
@@ -132,11 +127,6 @@ class Data:
         return super().__reduce_ex__(protocol)
 
 
-def task_of(reader: CatalogReader) -> str:
-    """``multilabel`` or ``multiclass``."""
-    return MULTILABEL if reader.task == "findings" else MULTICLASS
-
-
 def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
     """The recipe with its crop suited to the size of the images.
 
@@ -145,7 +135,7 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
     """
     reader = image_readers.open_images(recipe, folder)
     where = image_readers.called(recipe, folder)
-    task = task_of(reader)
+    task = MULTILABEL if reader.task == "findings" else MULTICLASS
     if task != recipe.task:
         has = {MULTILABEL: "findings, any number of them", MULTICLASS: "classes, one"}[task]
         raise UserError(
@@ -170,25 +160,19 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
     pixels = min(reader.read(0).shape[:2])
     most = max(LARGEST, recipe.image_size) if recipe.image_size else LARGEST_UNSIZED
     if pixels > most:
-        how = f"write image_size = {pixels} under [data] if they are to be so large, or resize them"
-        if recipe.image_size:
-            how = "resize them first"
         size = recipe.image_size or LARGEST
         raise UserError(
-            f"{where}: images of {pixels} px; {how}: data-prep resize {where} TARGET --size {size}"
+            f"{where}: images of {pixels} px; write image_size = {pixels} under [data], or resize "
+            f"them: data-prep resize {where} TARGET --size {size}"
         )
     return recipe.for_images(pixels)
 
 
 def _planes_made(folder: Path) -> int | None:
     """The planes of the images in a folder that data_prep has made; None in any other."""
-    if data_prep.is_packed(folder):
-        note = read_json(folder / manifest.PACKED_FILE)
-    elif data_prep.is_complete(folder):
-        note = manifest.read_prepared(folder)
-    else:
-        return None
-    return int((note or {}).get("channels", 1))
+    packed = data_prep.is_packed(folder)
+    note = read_json(folder / (manifest.PACKED_FILE if packed else manifest.PREPARED_FILE))
+    return None if note is None else int(note.get("channels", 1))
 
 
 def load_data(recipe: Recipe, folder: Path | None) -> Data:

@@ -1,6 +1,5 @@
 """Find the folder of a run's images, and generate images if there are none."""
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +8,7 @@ import data_prep
 from data_prep import synthetic_folder, synthetic_nih, synthetic_shapes
 from data_prep.files import exclusive_lock
 from data_prep.readers import cifar10
-from helpers import paths, terminal
+from helpers import paths
 from helpers.errors import UserError
 from helpers.recipe import Recipe
 from helpers.training.image_readers import OWN
@@ -87,8 +86,8 @@ def data_folder(recipe: Recipe, data: str | Path = "auto") -> Path | None:
     source = paths.DATA / _stand_in(recipe).name
     if recipe.reader == "cifar10" and recipe.image_size in (0, 32):  # read as it is published
         return source
-    colour = "-rgb" if recipe.planes == 3 else "-grey"
-    colour = "" if recipe.reader == "nih" and recipe.planes == 1 else colour
+    grey = "" if recipe.reader == "nih" else "-grey"
+    colour = "-rgb" if recipe.planes == 3 else grey
     return Path(f"{source}-{recipe.image_size or UNSIZED}{colour}")
 
 
@@ -106,7 +105,6 @@ def _make(recipe: Recipe, folder: Path) -> None:
     """
     stand_in = _stand_in(recipe)
     source = paths.DATA / stand_in.name
-    started = time.perf_counter()
     with exclusive_lock(paths.DATA, synthetic_folder.LOCK_TIMEOUT):
         if _is_there(folder):
             return
@@ -117,7 +115,6 @@ def _make(recipe: Recipe, folder: Path) -> None:
             print(f"Resizing them to {size} px in {folder}, once", flush=True)
             how = {**stand_in.resize, "size": size, "channels": recipe.planes}
             data_prep.resize_folder(source, folder, **how)
-    print(f"Data ready after {terminal.clock(time.perf_counter() - started)}", flush=True)
 
 
 def _given_folder(data: str | Path, recipe: Recipe) -> Path:

@@ -25,8 +25,6 @@ LEAST_ROUNDS = 6
 NARROW, MOST_SECONDS = 0.05, 60.0
 """More rounds are taken until the interval of each median is narrower than this part of it, as long
 as so many seconds in all can be expected to suffice."""
-LARGEST_SPREAD = 1.3
-"""The fastest round divided by the slowest; a larger spread is said."""
 PHASES = {
     "files": "files",
     "synthetic": "synthetic",
@@ -93,10 +91,8 @@ def interleaved(
     Args:
         phase: ``monitor.phase``; each measurement is a phase named after its kind.
         measurements: by kind; one device has none without all-reduce.
-        steps: that a measurement counts, by kind; all replicas must take equally many.
-        images: in a step, over the devices whose work ``phase`` is to count. Only training's:
-            the loader's are as many as come in its time, and without all-reduce some frameworks
-            do nothing but reduce.
+        steps: that a measurement counts, by kind.
+        images: of this process in a step of training, which ``phase`` counts.
         first: returns rank 0's value in every process, which must take equally many rounds.
     """
     seconds: Seconds = {kind: [] for kind in measurements}
@@ -109,22 +105,3 @@ def interleaved(
                     seconds[kind].append(measurements[kind](steps[kind]))
         number += 1
     return seconds
-
-
-def slowest(replicas: Sequence[Seconds]) -> Seconds:
-    """The longest time that a replica measured, each time: all wait for that replica."""
-    return {
-        kind: [max(each) for each in zip(*(found[kind] for found in replicas), strict=True)]
-        for kind in replicas[0]
-    }
-
-
-def scattered(measured: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A text for each kind of training whose rounds lie further apart than ``LARGEST_SPREAD``."""
-    each = {kind: max(rounds := measured[kind]["rounds"]) / min(rounds) for kind in TRAINED}
-    names = {"files": "files", "synthetic": "synthetic data"}
-    return [
-        f"its fastest round on {names[kind]} was {times:.1f} times as fast as its slowest"
-        for kind, times in each.items()
-        if times > LARGEST_SPREAD
-    ]

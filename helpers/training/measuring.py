@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 from helpers.errors import LoaderError, UserError
 from helpers.fairness import training_checks
@@ -15,8 +15,6 @@ from helpers.record import sections
 from helpers.training import measurement_rounds, other_programs, samplers, showing
 from helpers.training.measurement_rounds import TRAINED, Seconds
 from helpers.training.run_state import RunState
-
-T = TypeVar("T")
 
 MEASUREMENTS = {
     "files": "files",
@@ -57,9 +55,8 @@ def measure(run: RunState, measurements: Mapping[str, Callable[[int], Any]]) -> 
     recipe, world = run.setup.recipe, run.setup.replicas
     done = {kind: Amount() for kind in TRAINED}
 
-    def first(value: T) -> T:
-        found: T = run.gather(value)[0]
-        return found
+    def first(value: Any) -> Any:
+        return run.gather(value)[0]
 
     ahead = first(max(READ_AHEAD * run.workers * len(run.own_devices), 1))
     timed = {
@@ -84,22 +81,14 @@ def measure(run: RunState, measurements: Mapping[str, Callable[[int], Any]]) -> 
     if "all_reduce" in measurements and world > 1:
         pairs = zip(seconds["synthetic"], seconds["no_allreduce"], strict=True)
         seconds["no_allreduce"] = [step - reduction for step, reduction in pairs]
-    each: list[Seconds] = run.gather(seconds)
+    each, amounts = run.gather(seconds), run.gather(done)
     others = other_programs.as_record(run.gather(run.others.used()))
-    amounts: list[dict[str, Amount]] = run.gather(done)
     if run.rank == 0:
         if others["cores"]:
             run.tell(showing.add, "other_programs", others)
         run.loop.updated([amount(amounts, own, overflows=run.recipe.precision == "fp16")])
-        measured = as_record(measurement_rounds.slowest(each), recipe.global_batch_size)
-        for name, found in measured.items():
+        for name, found in as_record(each, recipe.global_batch_size).items():
             run.tell(showing.add, name, found)
-        if "no_allreduce" not in measured:
-            said = "Without all-reduce is left out: "
-            said += "it alone took longer than a whole step on synthetic data.\n"
-            if world == 1:
-                said = "One device has no all-reduce to leave out: there are three measurements.\n"
-            run.tell(showing.say, said)
     if not run.launched:
         samplers.stop(run.monitor)
 
@@ -144,31 +133,32 @@ def _timed(
 def amount(each: Sequence[Mapping[str, Amount]], own: int, *, overflows: bool) -> Check:
     """Steps that the loop's clock counted, updates that the optimiser did, images that came."""
     wrong: dict[str, int] = {}
-    for process in each:
-        for kind, found in process.items():
-            steps, images = found.wanted, own * found.wanted
-            if found.steps != steps:
-                wrong[f"{kind}: {found.steps} instead of {steps} steps"] = found.steps - steps
-            if off := training_checks.updates_off(found.updates, steps, overflows=overflows):
-                wrong[f"{kind}: {found.updates} updates in {steps} steps"] = off
-            if found.images != images:
-                wrong[f"{kind}: {found.images} instead of {images} images"] = found.images - images
-    fair = "; ".join(
+    for kind, found in [entry for process in each for entry in process.items()]:
+        steps, images = found.wanted, own * found.wanted
+        off = training_checks.updates_off(found.updates, steps, overflows=overflows)
+        wrong |= {
+            f"{kind}: {found.steps} instead of {steps} steps": found.steps - steps,
+            f"{kind}: {found.updates} updates in {steps} steps": off,
+            f"{kind}: {found.images} instead of {images} images": found.images - images,
+        }
+    fair = [
         f"{kind}: {found.wanted} steps, {found.updates} updates, {found.images} images"
         for kind, found in each[0].items()
-    )
-    worst = max(map(abs, wrong.values()), default=0)
-    return Check(AMOUNT, float(worst), 0.0, "; ".join(wrong) or fair)
+    ]
+    worst = max(map(abs, wrong.values()))
+    said = [what for what, off in wrong.items() if off] or fair
+    return Check(AMOUNT, float(worst), 0.0, "; ".join(said))
 
 
-def as_record(seconds: Seconds, images: int) -> dict[str, Any]:
+def as_record(replicas: Sequence[Seconds], images: int) -> dict[str, Any]:
     """The record's sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, by name.
 
-    Where the all-reduce is measured alone, a tiny network's may take longer than a whole step, in
-    which it overlaps with computing: nothing is left of such a step, and it has no section.
+    Each time all wait for the slowest replica. A tiny network's all-reduce alone may take longer
+    than a whole step, in which it overlaps with computing: then there is no ``no_allreduce``.
     """
-    return {
-        kind: sections.throughput([images / each for each in rounds])
-        for kind, rounds in seconds.items()
-        if min(rounds) > 0
-    }
+    found = {}
+    for kind in replicas[0]:
+        slowest = list(map(max, zip(*(each[kind] for each in replicas), strict=True)))
+        if min(slowest) > 0:
+            found[kind] = sections.throughput([images / seconds for seconds in slowest])
+    return found

@@ -73,11 +73,8 @@ def evaluate(
     for metric, value in zip(task.metrics, values, strict=False):
         ends = _with_ends(value, len(numbers), exact=task is MULTICLASS)
         section |= dict(zip(metric.tested, ends, strict=True))
-    of_outputs = of_group, names, values[len(task.metrics) :]
-    if task is MULTILABEL:
-        section |= _findings(targets, *of_outputs)
-    else:
-        section |= _classes(targets, _ranked(targets, scores)[0], *of_outputs)
+    rows = _findings if task is MULTILABEL else _classes
+    section |= rows(targets, of_group, names, values[len(task.metrics) :])
     return section | {"resamples": drawn[0].to_numpy().round(6), "sample": sample.hexdigest()[:32]}
 
 
@@ -129,27 +126,22 @@ def _auc(labels: np.ndarray, scores: np.ndarray) -> Measure:
 
 
 def _accuracy(targets: np.ndarray, scores: np.ndarray) -> Measure:
-    right, among = _ranked(targets, scores)
-    classes = scores.shape[1]
-
-    def measure(often: np.ndarray) -> list[float]:
-        images, hits = (np.bincount(targets, many, classes) for many in (often, often * right))
-        of_class = np.divide(hits, images, out=np.full(classes, np.nan), where=images > 0)
-        top5 = np.average(among, weights=often) if classes > GUESSES else np.nan
-        return [np.average(right, weights=often), top5, *of_class]
-
-    return measure
-
-
-def _ranked(targets: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Whether the right class of each image has the highest score, or one of the highest.
+    """Whether the right class has the highest score, or one of the highest, of which it is a share.
 
     Among equal scores the last class is first, as in scikit-learn's ``top_k_accuracy_score``, which
     cannot say which images it counts.
     """
     ranked = np.argsort(scores, axis=1, kind="stable")[:, ::-1][:, :GUESSES]
-    named = ranked == targets[:, None]
-    return named[:, 0], named.any(axis=1)
+    named, classes = ranked == targets[:, None], scores.shape[1]
+
+    def measure(often: np.ndarray) -> list[float]:
+        of = (often, often * named[:, 0])
+        images, hits = (np.bincount(targets, many, classes) for many in of)
+        of_class = np.divide(hits, images, out=np.full(classes, np.nan), where=images > 0)
+        top5 = often @ named.any(axis=1) / often.sum() if classes > GUESSES else np.nan
+        return [hits.sum() / images.sum(), top5, *of_class]
+
+    return measure
 
 
 def _in_mean(labels: np.ndarray) -> np.ndarray:
@@ -201,16 +193,12 @@ def _findings(
 
 
 def _classes(
-    targets: np.ndarray,
-    right: np.ndarray,
-    groups: np.ndarray,
-    names: Sequence[str],
-    values: Sequence[Any],
+    targets: np.ndarray, groups: np.ndarray, names: Sequence[str], values: Sequence[Any]
 ) -> dict[str, Any]:
     rows = []
     for number, (name, value) in enumerate(zip(names, values, strict=True)):
-        own = targets == number
-        top1, low, high = _with_ends(value, len(np.unique(groups[own])), exact=True)
-        counts = {"images": int(own.sum()), "right": int(right[own].sum())}
-        rows.append({"class": name} | counts | {"top1": top1, "low": low, "high": high})
+        of = groups[targets == number]
+        top1, low, high = _with_ends(value, len(np.unique(of)), exact=True)
+        row = {"class": name, "images": len(of), "top1": top1, "low": low, "high": high}
+        rows.append(row)
     return {"classes": rows}

@@ -6,21 +6,50 @@ are computed by rank 0 while the others wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import repeat
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from helpers.fairness import custom_network, reference, reference_checks, training_loop
+from helpers.errors import LoaderError
+from helpers.fairness import (
+    custom_network,
+    process_checks,
+    reference,
+    reference_checks,
+    training_loop,
+)
 from helpers.fairness.check_results import Check
-from helpers.training import launching, notebook_coverage, showing
-from helpers.training.notebook_coverage import OUTPUTS, Functions
+from helpers.training import launching, showing
+from helpers.training.notebook_recipe import Split
 from helpers.training.run_state import RunState
+from helpers.training.training_notes import FILLED, joined, parts_of
 
+OUTPUTS = 14
+"""Those of the reference's networks."""
+MOST, MOST_EVEN = 2000, 100_000
+"""Images that an epoch of the data-coverage check reads, or three batches where those are more; and
+black images, where all fill whole batches."""
+LOOKED_AT = 32
+"""Evaluated images whose logits are compared."""
+PIXELS = "evaluation pixels"
 _ORDER = ("not checked", "pass", "expected", "different", "fail")
+
+
+class Functions(NamedTuple):
+    """The notebook's functions, as :meth:`helpers.run.Run.check` documents them."""
+
+    build_model: Callable[[], Any]
+    make_replica: Callable[[Any], Any]
+    train_steps: Callable[[Any, Any, int], float]
+    predict: Callable[[Any, Any, int], np.ndarray]
+    make_loader: Callable[[Split, bool], Any]
 
 
 def check(run: RunState, replica: Any, *functions: Any) -> None:
@@ -31,7 +60,7 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
     run.loop.predict = of.predict
     held = run.framework.dump_weights(replica.network)
     rows = [reference_checks.same_weights(held, run.initial.arrays)]
-    rows += notebook_coverage.check(run, of, replica.network)
+    rows += _coverage(run, of, replica.network)
     recipe = run.setup.recipe.recipe
     rows += training_loop.check_fairness(
         lambda trial: run.apart(partial(_walked, run, of, replica.network, trial)),
@@ -80,7 +109,7 @@ def _walked(
         outputs=OUTPUTS,
         batch_size=len(trial.shares[0][0]),
     ):
-        other = of.make_replica(notebook_coverage.shallow(run, trial.weights, network))
+        other = of.make_replica(_shallow(run, trial.weights, network))
         batch, count = _batch(run, trial.shares)
         # From the second epoch on training follows an evaluation: it has to switch back.
         of.predict(other, [batch], count)
@@ -118,19 +147,12 @@ def _of_network(run: RunState, of: Functions, exact: Any, framework: Any) -> lis
 def _on_all_devices(run: RunState, of: Functions, exact: Any, framework: Any) -> list[Check]:
     """Gradients of all devices against one, in float64."""
     network, world = run.recipe.network, run.setup.replicas
-    if world == 1:
-        return reference_checks.with_one_device()
     devices = (run.own_devices * world)[:world]  # of other processes, too
-    if network == "own":
-        return custom_network.same_on_all_devices(
-            framework,
-            _build(run, of),
-            run.initial,
-            devices,
-            run.setup.recipe.recipe,
-            run.recipe.outputs,
-        )
-    return reference_checks.same_on_all_devices(framework, exact, devices, network)
+    if network != "own":
+        return reference_checks.same_on_all_devices(framework, exact, devices, network)
+    recipe, outputs = run.setup.recipe.recipe, run.recipe.outputs
+    given = _build(run, of), run.initial, devices, recipe, outputs
+    return custom_network.same_on_all_devices(framework, *given)
 
 
 def _over_all(run: RunState, beside: Any) -> Any:
@@ -150,10 +172,10 @@ def _over_all(run: RunState, beside: Any) -> Any:
         return known[given][1]
 
     def shallow(arrays: Mapping[str, np.ndarray], devices: Sequence[Any]) -> Any:
-        return notebook_coverage.shallow(run, arrays, beside)
+        return _shallow(run, arrays, beside)
 
-    found = {"exact": framework.exact, "logits": framework.logits}
-    return SimpleNamespace(**found, shallow=shallow, gradients=gradients)
+    found = {"shallow": shallow, "gradients": gradients}
+    return SimpleNamespace(exact=framework.exact, logits=framework.logits, **found)
 
 
 def _build(run: RunState, of: Functions) -> Callable[[Mapping[str, np.ndarray]], Any]:
@@ -167,3 +189,111 @@ def _build(run: RunState, of: Functions) -> Callable[[Mapping[str, np.ndarray]],
             run.other_arrays = before
 
     return build
+
+
+def _shallow(run: RunState, arrays: Mapping[str, np.ndarray], beside: Any) -> Any:
+    """A shallow network with these weights, placed as the notebook's network ``beside``."""
+    framework = run.framework
+    place = framework.beside(beside) if hasattr(framework, "beside") else nullcontext()
+    with place:
+        return framework.shallow(arrays, run.own_devices)
+
+
+def _coverage(run: RunState, of: Functions, network: Any) -> list[Check]:
+    """Who takes part, which images each process reads, and what an evaluation gives."""
+    r, processes = run.recipe, run.loop.processes
+    train, even, valid = _splits(run)
+    with r.varied(outputs=OUTPUTS):
+        loader = of.make_loader(train, True)
+        epochs = tuple(_numbers(run, loader, epoch) for epoch in (0, 1))
+        whole = _numbers(run, of.make_loader(even, True), 0)
+        logits, numbers, seen = run.apart(partial(_evaluated, run, of, valid, network))
+    last = run.framework.slowest(float(run.rank), run.own_devices)
+    # Slurm may call a host by two names.
+    who = run.rank, run.setup.replicas // processes, socket.gethostname(), os.getpid()
+    answers = run.gather(process_checks.Answer(*who, last, epochs, whole, logits))
+    used = len(train) - len(train) % run.setup.recipe.global_batch_size
+    found = np.concatenate(run.gather(np.concatenate([np.zeros(0, int), *numbers])))
+    times = np.bincount(found[(found >= 0) & (found < len(valid))], minlength=len(valid))
+    spread = np.linspace(0, len(valid) - 1, LOOKED_AT).astype(int)
+    # And some of those that the processes did not evaluate once.
+    places = np.unique([*spread, *np.flatnonzero(times != 1)[:LOOKED_AT]])
+    crops = [reference_checks.centre_crop(valid.read(int(place)), r.crop) for place in places]
+    arrays = reference.shallow_arrays()
+    expected = np.concatenate([reference.shallow_logits(arrays, crop[None]) for crop in crops])
+    hosts = 1 if run.setup.simulated_nodes else run.setup.nodes
+    limit = training_loop.LIMITS[r.precision].values
+    return [
+        _pixels(run, valid, seen[0] if seen else None, numbers),
+        process_checks.joined(answers, processes, run.setup.replicas, hosts),
+        process_checks.each_once(answers, len(train), used, len(even)),
+        process_checks.evaluated(answers, len(valid), places, expected, limit),
+    ]
+
+
+def _evaluated(
+    run: RunState, of: Functions, valid: Split, beside: Any
+) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+    """A shallow network's logits, each batch's numbers, and what the network sees of the first."""
+    other = of.make_replica(_shallow(run, reference.shallow_arrays(), beside))
+    evaluation, numbers = of.make_loader(valid, False), list[np.ndarray]()
+
+    def noted() -> Iterator[Any]:
+        for batch in evaluation:
+            numbers.append(joined(parts_of(batch)[2:]))
+            yield batch
+
+    with run.framework.seen_by(other.network) as seen:
+        logits = np.asarray(of.predict(other, noted(), len(valid)))
+    return logits, numbers, seen[:1]
+
+
+def _pixels(run: RunState, split: Split, seen: np.ndarray | None, numbers: Sequence[Any]) -> Check:
+    """What the network sees of the first batch of an evaluation, against the definition."""
+    if seen is None or not numbers:
+        return Check(PIXELS, None, None, "this process evaluates no image")
+    recipe = run.setup.recipe.recipe
+    limit = training_loop.LIMITS[recipe.precision].values  # a network may see them in 16 bits
+    worst = 0.0
+    for pixels, number in zip(seen, numbers[0].tolist(), strict=False):
+        if number == FILLED:
+            continue
+        expected = reference_checks.expected_pixels(split.read(number), recipe)
+        if pixels.shape != expected.shape:
+            return Check(PIXELS, float("inf"), limit, f"shape {pixels.shape}")
+        # np.max, because Python's max() loses a NaN
+        worst = float(np.max([worst, np.abs(pixels - expected).max()]))
+    return Check(PIXELS, worst, limit)
+
+
+def _splits(run: RunState) -> tuple[Split, Split, Split]:
+    """Some images to train on, black ones that fill whole batches, and some to evaluate.
+
+    The first and the last fill no whole number of batches, if they can help it, and devices have
+    unequal numbers of the last: what is left over is what is mistaken.
+    """
+    batch, world = run.setup.recipe.global_batch_size, run.setup.replicas
+    most = max(MOST, 3 * batch)
+    train = _few(run.train_split, most, batch, batch)
+    valid = _few(run.valid_split, most, 1, batch, world)
+    count = max(min(len(run.train_split), MOST_EVEN) // batch, 1) * batch
+    black, targets = np.zeros_like(run.train_split.read(0)), run.train_split.targets
+    even = Split([black] * count, np.resize(targets, (count, *targets.shape[1:])), np.copy)
+    return train, even, valid
+
+
+def _few(split: Split, most: int, least: int, *by: int) -> Split:
+    """The first images, of a number that is no multiple of these, if ``least`` allows."""
+    count = min(len(split), most)
+    while count > least and any(count % each == 0 for each in by if each > 1):
+        count -= 1
+    return Split(split.rows[:count], split.targets[:count], split.reader)
+
+
+def _numbers(run: RunState, loader: Any, epoch: int) -> np.ndarray:
+    """The numbers of the images that a loader gives in an epoch, int64 (images,)."""
+    run.framework.set_epoch(loader, epoch)
+    found = [parts_of(batch)[2] for batch in loader]
+    if not found:
+        raise LoaderError("the fairness check: the training loader gave no batch")
+    return joined(found).astype(np.int64)

@@ -6,7 +6,7 @@ from typing import Any
 
 from helpers.frameworks import rank_info
 from helpers.record import sections
-from helpers.training import attribution, checkpoint, measurement_rounds, samplers, showing
+from helpers.training import attribution, checkpoint, samplers, showing
 from helpers.training.run_state import RunState
 
 
@@ -31,14 +31,9 @@ def report(run: RunState) -> None:
     if run.rank:
         return
     content: Any = run.record.content
-    devices, after = run.setup.short, run.start.epoch
-    shares = attribution.attribute(
-        content, devices=devices, resumed_after=after, replicas=run.setup.replicas
-    )
+    shares = attribution.attribute(content, run.setup.short)
     run.record.add("attribution", shares)
     print(shares["sentence"])
-    for text in measurement_rounds.scattered(content):
-        print(f"{text[0].upper()}{text[1:]}.")
     showing.table(run, showing.summary(run.record.content))
     path = run.record.finish()
     print(f"{path}\nWrite the report with: .venvs/lab/bin/rosetta report {path.parents[1].name}")

@@ -27,7 +27,7 @@ from helpers.fairness import (
 )
 from helpers.record import this_notebook
 from helpers.runner.notebook_code import run_cells
-from helpers.training import loop, measuring, notebook_coverage
+from helpers.training import loop, measuring, notebook_check
 
 LOSS, WAY = "mean loss of 5 SGD steps", "weight change after 5 SGD steps"
 RUNNING = "running mean after 5 SGD steps"
@@ -210,10 +210,10 @@ KNOWN = {
     **noticed(crops.CROPS, "the same crops in each epoch", "the same crops in each batch"),
     **noticed(crops.CROPS, "one crop for a batch", "images of the validation", "one crop for all"),
     **noticed(crops.CROPS, "one crop for an epoch"),
-    **noticed(notebook_coverage.PIXELS, "evaluation pixels of another crop"),
-    **noticed(notebook_coverage.PIXELS, "evaluation pixels of the resized image"),
-    **noticed(notebook_coverage.PIXELS, "evaluation pixels of another scale"),
-    **noticed(notebook_coverage.PIXELS, "random crops in the evaluation"),
+    **noticed(notebook_check.PIXELS, "evaluation pixels of another crop"),
+    **noticed(notebook_check.PIXELS, "evaluation pixels of the resized image"),
+    **noticed(notebook_check.PIXELS, "evaluation pixels of another scale"),
+    **noticed(notebook_check.PIXELS, "random crops in the evaluation"),
     **noticed(loop.METRIC, "another metric"),
     **noticed("initial weights", "other weights in the model"),
     **noticed(training_checks.START, "other weights when training starts"),

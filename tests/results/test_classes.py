@@ -93,7 +93,7 @@ def test_many_classes_have_a_file_and_no_table_and_one_without_images_is_said(
     assert by_class.table(compared).empty
     assert len(data_files.frames(compared)["classes"]) == 60
     content = class_records.make(names=["a", "b", "c"])
-    nothing = {"images": 0, "right": 0, "top1": None, "low": None, "high": None}
+    nothing = {"images": 0, "top1": None, "low": None, "high": None}
     content["test"]["classes"].append({"class": "d"} | nothing)
     compared = records.load(tmp_path / "few", content)
     assert "d: no test image" in caveats.remarks(compared).frame["remark"].to_list()

@@ -46,9 +46,11 @@ def attribute(
     content["epochs"] = given.pop("history", [FIRST, STEADY, STEADY])
     content["training"] = given.pop("training", TRAINING)
     content["cluster"] = given.pop("cluster", None)
-    content |= {"data": given.pop("data", {}), "devices": {}, "hardware": {}}
-    given = {"devices": "4 GPUs", "replicas": 1 if no_allreduce is None else 4} | given
-    return attribution.attribute(content, **given)
+    count = given.pop("replicas", 1 if no_allreduce is None else 4)
+    content |= {"data": given.pop("data", {}), "devices": {"count": count}, "hardware": {}}
+    content["checkpoint"] = {"resumed_after": given.pop("resumed_after", 0)}
+    assert not given
+    return attribution.attribute(content, "4 GPUs")
 
 
 def test_loader_bound() -> None:

@@ -176,10 +176,11 @@ def test_the_checkpoint_goes_only_once_the_record_is_whole(
     left = run.folder / checkpoint.FILE
     left.write_bytes(b"weights")
     whole = records.make("PyTorch", 1)
+    whole["epochs"] = [epoch | {"data_seconds": 0.1} for epoch in whole["epochs"]]
     for section in whole.keys() - run.record.content.keys():
         run.record.add(section, whole[section])
     monkeypatch.setattr(reporting, "chart", Mock())
-    run.start = Mock(epoch=0)
+    run.record.add("checkpoint", {"resumed_after": 0, "seconds": 0.0})
     full = Mock(return_value=left, side_effect=OSError(28, "No space left on device"))
     run.record.finish = full  # type: ignore[method-assign]
     with pytest.raises(OSError, match="No space"):

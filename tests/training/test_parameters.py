@@ -99,8 +99,8 @@ def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
     assert (setup.recipe.recipe.image_size, setup.recipe.recipe.crop) == (38, 32)
     assert setup.recipe.learning_rate == pytest.approx(1e-4 / 8)
     images = image_data.load_data(setup.recipe.recipe, setup.data)
-    assert images.format == "packed" and images.kind == "generated"
-    assert images.as_record()["format"] == "packed"
+    section = images.as_record()
+    assert (section["format"], section["kind"]) == ("packed", "generated")
     first = images.test.iloc[0]
     of_file = data_prep.read_grey(generated / "images" / first["image"])
     sent = pickle.dumps(images)
