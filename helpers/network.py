@@ -2,7 +2,8 @@
 
 import ipaddress
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import psutil
@@ -68,17 +69,7 @@ def common(hosts: Mapping[str, Addresses], first: str, named: str = "") -> dict[
             f"{', '.join(hosts)} share no network by {which}: name an interface that all have, "
             f"such as {NAMED[1]}=eth0"
         )
-    known = _address_of(first)
+    known = None
+    with suppress(OSError):  # a name that no one knows
+        known = socket.gethostbyname(first)
     return next((found for found in shared if found[first][1] == known), shared[0])
-
-
-def _address_of(host: str) -> str | None:
-    try:
-        return socket.gethostbyname(host)
-    except OSError:
-        return None
-
-
-def summary(interfaces: Sequence[str]) -> str:
-    """For the record: ``eth0``, or each host's where they differ."""
-    return ", ".join(dict.fromkeys(interfaces))

@@ -57,11 +57,9 @@ class Run(RunState):
     # Devices, weights, processes
 
     def device(self, rank: int) -> Any:
-        """Make a device this process's own and return it.
+        """Make a device this process's own and return it, with precision and switches set.
 
-        A GPU becomes the current one; a CPU device is a fixed set of cores, to which the process
-        and its threads are confined. Precision and the framework's switches are set as
-        docs/speed.md lists them.
+        The process and its threads are confined to the cores of a CPU device.
 
         Args:
             rank: this process's number among all processes of the run, from 0.
@@ -98,9 +96,8 @@ class Run(RunState):
     def launch(self, main: Callable[[int, int], Any]) -> Any:
         """Call ``main(rank, world)`` in one new process per device, as torchrun does.
 
-        The processes have torchrun's environment variables. Under torchrun or mpiexec, the
-        call runs ``main`` in the process that is there. What the processes print appears here, line
-        by line.
+        Under torchrun or mpiexec, it is called in the process that is there. What the processes
+        print appears here, line by line.
 
         Returns:
             What ``main`` returned in rank 0.
@@ -124,8 +121,7 @@ class Run(RunState):
     ) -> None:
         """Check that this notebook trains what all others train; show and record the result.
 
-        Run it in every process that will train, before the first step. docs/fairness.md explains
-        the rows.
+        Run it in every process, before the first step. docs/fairness.md explains the rows.
 
         Args:
             replica: the one that will train; it has ``network`` and ``optimizer``.

@@ -30,7 +30,7 @@ def of_all(gather: Gather, rank: int, host: str, order: Mapping[str, Any]) -> Pl
     virtual = order["nodes"] > 1 and len(set(on)) == 1
     hosts = [*dict.fromkeys(said["host"] for said in joined)]
     about: dict[str, Any] = {"nodes": order["nodes"], "simulated": virtual}
-    about |= {"interface": network.summary(interfaces), "hosts": hosts}
+    about |= {"interface": ", ".join(dict.fromkeys(interfaces)), "hosts": hosts}
     return Place(
         rank=rank,
         ranks=len(joined),

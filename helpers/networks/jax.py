@@ -129,14 +129,6 @@ class Network(InTurn):
         return logits
 
 
-def _pooled(x: jax.Array) -> jax.Array:
-    return nnx.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
-
-
-def _halved(x: jax.Array) -> jax.Array:
-    return nnx.avg_pool(x, (2, 2), (2, 2))
-
-
 class DenseLayer(InTurn):
     """New channels from all channels before, appended to them."""
 
@@ -166,8 +158,8 @@ LAYERS = Layers(
     convolution=Convolution,
     norm=Norm,
     relu=jax.nn.relu,
-    pool=_pooled,
-    halve=_halved,
+    pool=partial(nnx.max_pool, window_shape=(3, 3), strides=(2, 2), padding=((1, 1), (1, 1))),
+    halve=partial(nnx.avg_pool, window_shape=(2, 2), strides=(2, 2)),
     in_turn=InTurn,
     dense=DenseLayer,
     block=Block,

@@ -4,7 +4,7 @@ One fused operation of TensorFlow updates a weight. As Keras's, an optimiser has
 devices that the weights are on; each replica calls it, with the same gradients.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 import tensorflow as tf
@@ -12,13 +12,13 @@ import tensorflow as tf
 
 class _Optimizer(tf.Module):
     rule: str
+    update: Callable[[tf.Tensor, Sequence[tf.Tensor], tf.Tensor], None]
 
     def __init__(
         self, network: tf.Module, weight_decay: float, moments: int, **constants: float
     ) -> None:
         super().__init__()
         self.weights = weights = list(network.trainable_variables)
-        self.weight_decay = weight_decay
         self.constants = {"weight decay": weight_decay, **constants}
         with tf.device("CPU:0"):
             self.rate = tf.Variable(0.0, trainable=False)  # which no device is waited for to read
@@ -32,13 +32,10 @@ class _Optimizer(tf.Module):
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
         """Take a step; weight decay is added to the gradients of all weights."""
-        if decay := self.weight_decay:
+        if decay := self.constants["weight decay"]:
             pairs = zip(gradients, self.weights, strict=True)
             gradients = [gradient + decay * weight for gradient, weight in pairs]
         self.update(self.step.assign_add(1.0), gradients, self.rate.read_value())
-
-    def update(self, step: tf.Tensor, gradients: Sequence[tf.Tensor], rate: tf.Tensor) -> None:
-        raise NotImplementedError
 
 
 class SGD(_Optimizer):
@@ -51,13 +48,8 @@ class SGD(_Optimizer):
 
     def update(self, step: tf.Tensor, gradients: Sequence[tf.Tensor], rate: tf.Tensor) -> None:
         for weight, gradient, velocity in zip(self.weights, gradients, *self.moments, strict=True):
-            tf.raw_ops.ResourceApplyMomentum(
-                var=weight.handle,
-                accum=velocity.handle,
-                lr=rate,
-                grad=gradient,
-                momentum=self.momentum,
-            )
+            of = {"var": weight.handle, "accum": velocity.handle, "grad": gradient}
+            tf.raw_ops.ResourceApplyMomentum(**of, lr=rate, momentum=self.momentum)
 
 
 class Adam(_Optimizer):
@@ -66,11 +58,7 @@ class Adam(_Optimizer):
     rule = "adam"
 
     def __init__(
-        self,
-        network: tf.Module,
-        betas: tuple[float, float],
-        epsilon: float,
-        weight_decay: float,
+        self, network: tf.Module, betas: tuple[float, float], epsilon: float, weight_decay: float
     ) -> None:
         known = {"beta 1": betas[0], "beta 2": betas[1], "epsilon": epsilon}
         super().__init__(network, weight_decay, 2, **known)
@@ -78,17 +66,9 @@ class Adam(_Optimizer):
 
     def update(self, step: tf.Tensor, gradients: Sequence[tf.Tensor], rate: tf.Tensor) -> None:
         beta1, beta2 = self.betas
-        powers = {"beta1_power": beta1**step, "beta2_power": beta2**step}
-        epsilon = self.epsilon * tf.sqrt(1 - powers["beta2_power"])
+        same = {"lr": rate, "beta1": beta1, "beta2": beta2}
+        same |= {"beta1_power": beta1**step, "beta2_power": beta2**step}
+        same["epsilon"] = self.epsilon * tf.sqrt(1 - same["beta2_power"])
         for weight, gradient, m, v in zip(self.weights, gradients, *self.moments, strict=True):
-            tf.raw_ops.ResourceApplyAdam(
-                var=weight.handle,
-                m=m.handle,
-                v=v.handle,
-                lr=rate,
-                beta1=beta1,
-                beta2=beta2,
-                epsilon=epsilon,
-                grad=gradient,
-                **powers,
-            )
+            of = {"var": weight.handle, "m": m.handle, "v": v.handle, "grad": gradient}
+            tf.raw_ops.ResourceApplyAdam(**of, **same)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from safetensors.numpy import save as to_bytes
 
@@ -85,7 +85,6 @@ def seeded(outputs: int = 14, seed: int = 0, network: str = "densenet121") -> Ar
     Convolutions are He-normal (He et al. 2015) over their fan-in in a DenseNet and over their
     fan-out in a ResNet, BatchNorm is the identity, the last layer uniform within 1/sqrt(fan-in)
     and its bias zero.
-
     """
     random = np.random.Generator(np.random.PCG64(seed))
     arrays: Arrays = {}
@@ -138,12 +137,6 @@ def save(
 def load(path: Path) -> Arrays:
     """Read a checkpoint written by :func:`save`."""
     return load_file(path)
-
-
-def metadata(path: Path) -> dict[str, str]:
-    """The metadata that :func:`save` stored with the arrays."""
-    with safe_open(path, "numpy") as file:
-        return file.metadata() or {}
 
 
 def fetch_imagenet(cache: Path, network: str) -> None:
