@@ -22,7 +22,7 @@ from gpumon.words import THROTTLING, Row, qualified_gpu_name, reasons
 USED = 5.0
 """Percent of utilisation: a GPU below did not take part, and is not judged."""
 MEASURED = 0.9
-"""The least share of a phase that is measured where a sentence rests on it: by GPU and figure."""
+"""The least share of a phase that must be measured for a sentence, by GPU and metric."""
 COARSE = 1.0
 """Seconds between samples: with more, pauses are not distinguished."""
 AT_WORK = 50.0
@@ -67,13 +67,13 @@ class Diagnosis:
         kind: the rule that matched: shared, input_bound, throttled, imbalanced, low_occupancy
             or ok.
         sentence: the limit in plain words, without the phase's name.
-        figures: the values behind the sentence, by name with unit.
+        metrics: the values behind the sentence, by name with unit.
     """
 
     phase: str
     kind: str
     sentence: str
-    figures: dict[str, float]
+    metrics: dict[str, float]
 
 
 Found = Optional["tuple[str, dict[str, float]]"]
@@ -105,7 +105,7 @@ class Phase:
     """One phase.
 
     spans: its repeats, joined where they touch. starts: of the repeats, in order. gpus, hosts: the
-    rows of those that took part, without the figures that rest on less than ``MEASURED`` of the
+    rows of those that took part, without the metrics measured in less than ``MEASURED`` of the
     phase.
     """
 
@@ -208,7 +208,7 @@ def _shared(phase: Phase) -> Found:
     also = f" ({len(taken)} GPUs were shared)" if len(taken) > 1 else ""
     return (
         f"{most} was shared: other programs took {taken[most]:.0f} % of its SMs' time{also}, so "
-        "that no figure is this program's alone",
+        "that no metric is of this program alone",
         {"others' SM use mean (%)": taken[most]},
     )
 
@@ -220,7 +220,7 @@ def _input_bound(phase: Phase) -> Found:
     full = bool(cpus) and all(share >= FULL_CPU for share in cpus)
     free = bool(cpus) and all(share < FREE_CPU for share in cpus)
     pauses = [idle_pauses(phase, row["device"]) for row in phase.gpus]
-    figures = {} if math.isnan(cpu) else {"CPU mean (%)": cpu}
+    metrics = {} if math.isnan(cpu) else {"CPU mean (%)": cpu}
     if pauses and all(share >= IDLE_SHARE and count >= PAUSES for share, count in pauses):
         share, count = (min(each) for each in zip(*pauses, strict=True))
         least = "at least " if len(pauses) > 1 else ""
@@ -236,7 +236,7 @@ def _input_bound(phase: Phase) -> Found:
         return f"{said}{least}{count:.0f} pauses{why}", {
             "idle share (%)": share,
             "pauses (count)": float(count),
-            **figures,
+            **metrics,
         }
     busy = [row["utilisation mean (%)"] for row in phase.gpus]
     if full and busy and max(busy) <= FLAT:
@@ -244,7 +244,7 @@ def _input_bound(phase: Phase) -> Found:
         return (
             f"the CPU was {cpu:.0f} % busy and {phase.together} only {mean:.0f} %: "
             "the CPU is the limit",
-            {"utilisation mean (%)": mean, **figures},
+            {"utilisation mean (%)": mean, **metrics},
         )
     return None
 
@@ -273,12 +273,12 @@ def _throttled(phase: Phase) -> Found:
     if not found:
         return None
     share, lower, usual, why, row = max(found, key=lambda each: each[0])
-    clocks, figures = "", {"throttled share (%)": share}
+    clocks, metrics = "", {"throttled share (%)": share}
     if lower < usual:
         clocks = f", to {lower:,.0f} instead of {usual:,.0f} MHz"
-        figures |= {"SM clock while throttled (MHz)": lower, "SM clock otherwise (MHz)": usual}
+        metrics |= {"SM clock while throttled (MHz)": lower, "SM clock otherwise (MHz)": usual}
     how = f"for {share:.0f} % of the time{clocks} ({why})"
-    return f"{phase.name(row)} ran with throttled clocks {how}", figures
+    return f"{phase.name(row)} ran with throttled clocks {how}", metrics
 
 
 def _cause(bits: stats.Known) -> str:
@@ -327,19 +327,19 @@ def _ok(phase: Phase) -> Found:
     busy, activity = (_means(phase, each) for each in ("utilisation mean (%)", ACTIVITY))
     if not (min(busy, default=0.0) >= BUSY and phase.all_took_part):
         return None
-    figures = {"utilisation mean (%)": sum(busy) / len(busy)}
+    metrics = {"utilisation mean (%)": sum(busy) / len(busy)}
     if all(share >= FILLED for share in activity):
-        filled = figures[ACTIVITY] = sum(activity) / len(activity)
+        filled = metrics[ACTIVITY] = sum(activity) / len(activity)
         how = f"with {filled:.0f} % SM activity"
     else:
         limits = {one["name"]: one.get("power limit (W)") or NAN for one in phase.recording.gpus}
         power = [100 * row.get("power mean (W)", NAN) / limits[row["device"]] for row in phase.gpus]
         if any(share < FILLED for share in activity) or not all(p >= FILLED_POWER for p in power):
             return None
-        drawn = figures["power mean (% of the limit)"] = sum(power) / len(power)
+        drawn = metrics["power mean (% of the limit)"] = sum(power) / len(power)
         how = f"at {drawn:.0f} % of the power limit"
-    mean = figures["utilisation mean (%)"]
-    return f"{phase.together} had work for {mean:.0f} % of the time, {how}", figures
+    mean = metrics["utilisation mean (%)"]
+    return f"{phase.together} had work for {mean:.0f} % of the time, {how}", metrics
 
 
 RULES: Sequence[Callable[[Phase], Found]] = (

@@ -20,7 +20,7 @@ from gpumon.series import Series, Source, Unavailable, per_second
 MIB = 2**20
 MILLI = 1000
 Calls = dict[str, Callable[[], float]]
-"""Ways to read one figure, the best first, by what the trace calls them."""
+"""Ways to read one quantity, the best first, by what the trace calls them."""
 METRICS = (
     (2, "SM activity (%)", 1),
     (3, "SM occupancy (%)", 1),
@@ -48,7 +48,7 @@ def gpu_sources(device: Device, own_processes: Callable[[], set[int]]) -> list[S
     metrics, has_metrics = _gpm(device)
     return [
         _utilisation(device),
-        *_figures(device),
+        *_quantities(device),
         _memory(device, own_processes),
         _use(device, own_processes),
         *([] if has_metrics else _links(device)),
@@ -66,12 +66,12 @@ def _utilisation(device: Device) -> Source:
 
     names = ("utilisation (%)", "memory utilisation (%)")
     series = [Series(f"{device.name}/{name}", ask.__name__) for name in names]
-    # The driver's own figure changes no more often.
+    # The driver's own value changes no more often.
     return Source(device.name, series, read, 0.2)
 
 
-def _figures(device: Device) -> list[Source]:
-    """The sources of one figure, each by the first of its calls that this driver answers."""
+def _quantities(device: Device) -> list[Source]:
+    """The sources of one quantity, each by the first of its calls that this driver answers."""
     pynvml, handle = nvml(), device.handle
     memory = pynvml.nvmlDeviceGetMemoryInfo
     instant = pynvml.NVML_FI_DEV_POWER_INSTANT
@@ -88,7 +88,7 @@ def _figures(device: Device) -> list[Source]:
         start[:] = start or [now]
         return (now - start[0]) / MILLI
 
-    figures: dict[str, tuple[int, float, Calls]] = {
+    quantities: dict[str, tuple[int, float, Calls]] = {
         # Version 2 leaves out what the driver reserves for itself, as nvidia-smi does. Frameworks'
         # allocators keep what they took: asked more often, it would say the same.
         "memory used (MiB)": (0, 0.5, {
@@ -118,10 +118,10 @@ def _figures(device: Device) -> list[Source]:
             "nvmlDeviceGetTotalEnergyConsumption, difference from the start": joules
         }),
     }  # fmt: skip
-    return [_figure(device, name, *figure) for name, figure in figures.items()]
+    return [_source(device, name, *quantity) for name, quantity in quantities.items()]
 
 
-def _figure(device: Device, name: str, digits: int, every: float, calls: Calls) -> Source:
+def _source(device: Device, name: str, digits: int, every: float, calls: Calls) -> Source:
     *better, (api, read) = calls.items()
     for name_of, call in better:
         with contextlib.suppress(Exception):

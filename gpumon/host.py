@@ -280,7 +280,7 @@ def _text(file: Path) -> str:
 
 
 def _number(file: Path, key: str = "") -> int:
-    """A control group's figure, behind its key where the file has several."""
+    """A control group's value, behind its key where the file has several."""
     for line in _text(file).splitlines():
         name, _, value = line.rpartition(" ")
         if name == key:

@@ -17,8 +17,8 @@ from gpumon.trace_files import (
     VERSION,
     Lock,
     create,
-    marks_file,
     new_file,
+    phases_file,
     prefix_of,
     samples_file,
 )
@@ -45,7 +45,7 @@ class Monitor:
 
     Args:
         path: the prefix of the trace's files: ``runs/x/trace`` gives ``trace.jsonl`` and
-            ``trace.marks.jsonl``. In an existing folder, the prefix is ``trace``. An older trace
+            ``trace.phases.jsonl``. In an existing folder, the prefix is ``trace``. An older trace
             with the same prefix is replaced.
         interval: the time between samples in seconds, 0.005 to 60. NVML averages utilisation over
             1/6 s to 1 s, so a shorter interval than 0.1 s adds detail only to power and the host.
@@ -85,7 +85,7 @@ class Monitor:
         self.interval = float(interval)
         self.gpu_ids = [gpu_ids] if isinstance(gpu_ids, str) else gpu_ids and list(gpu_ids)
         self.live = live
-        self.marker = Marker(marks_file(self.path))
+        self.marker = Marker(phases_file(self.path))
         self.program_root = launch.program_root(self.rank)
         self.process_root: int | None = None
         """The process whose descendants are recorded; None: this one."""
@@ -295,7 +295,7 @@ def create_files(monitor: Monitor) -> Lock:
             new_file(samples_file(monitor.path)).unlink(missing_ok=True)
             os.close(create(samples_file(monitor.path)))
             marks = create(monitor.marker.path)
-            os.write(marks, b'{"gpumon marks": 1}\n')
+            os.write(marks, b'{"gpumon phases": 1}\n')
             os.close(marks)
         except BaseException:
             lock.release()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpumon.errors import MonitorError, warn
-from gpumon.trace_files import marks_file
+from gpumon.trace_files import phases_file
 
 # `gpumon record` sets this environment variable to the trace of the program that it runs.
 TRACE_VARIABLE = "GPUMON_TRACE"
@@ -116,7 +116,7 @@ class Marker:
 
     def write_clock_offset(self, offset: dict[str, Any]) -> None:
         """Store how far this host's clock is ahead of rank 0's; see :mod:`gpumon.launch`."""
-        self._write(json.dumps({"gpumon marks": 1, "clock": offset}) + "\n")
+        self._write(json.dumps({"gpumon phases": 1, "clock": offset}) + "\n")
 
     def close(self) -> None:
         """Write pending marks and close the file; a later mark opens it again."""
@@ -158,7 +158,7 @@ def phase(name: str, /, **attributes: Any) -> Phase | NullPhase:
         path = os.environ.get(TRACE_VARIABLE)
         if not path:
             return NullPhase()
-        _recorded.append(Marker(marks_file(Path(path))))
+        _recorded.append(Marker(phases_file(Path(path))))
     return _recorded[0].phase(name, **attributes)
 
 

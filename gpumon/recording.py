@@ -18,7 +18,7 @@ import pandas as pd
 
 from gpumon.errors import MonitorError, printable
 from gpumon.stats import Floats, find_gaps
-from gpumon.trace_files import FORMAT, HUGE, MOST_VALUES, marks_file, samples_file
+from gpumon.trace_files import FORMAT, HUGE, MOST_VALUES, phases_file, samples_file
 
 NAN = float("nan")
 MOST_READ = 5 * MOST_VALUES
@@ -206,7 +206,7 @@ def _moment(value: Any, least: float = 0.0) -> float:
 
 
 def _header(lines: Iterator[Any], prefix: Path) -> dict[str, Any]:
-    """The header, whose figures are numbers."""
+    """The header, with numbers as numbers."""
     path, header = samples_file(prefix), next(lines, ())
     if not isinstance(header, dict) or "gpumon" not in header:
         what = "holds no whole line" if header == () else "has no header line"
@@ -241,10 +241,10 @@ def _marks(prefix: Path, origin: float) -> tuple[list[Mark], dict[str, Any] | No
     marks: list[Mark] = []
     waiting: dict[tuple[int, int], Mark] = {}
     clock, damaged = None, 0
-    for line in _lines(marks_file(prefix)):
+    for line in _lines(phases_file(prefix)):
         try:
             if isinstance(line, dict):
-                if line["gpumon marks"] and "clock" in line:
+                if line["gpumon phases"] and "clock" in line:
                     clock = _offset(clock or line["clock"], line["clock"])
                 continue
             kind, moment, process, place, *opening = line

@@ -122,9 +122,9 @@ def growth(
     return float(rates @ seconds[near]), float(seconds[near].sum())
 
 
-def imbalance(figures: Sequence[float]) -> float:
+def imbalance(values: Sequence[float]) -> float:
     """Percent by which the lowest device stays under the highest; NaN for fewer than two."""
-    known = [figure for figure in figures if not isnan(figure)]
+    known = [value for value in values if not isnan(value)]
     many = len(known) > 1 and max(known) > 0
     return 100 * (max(known) - min(known)) / max(known) if many else nan
 

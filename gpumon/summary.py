@@ -75,17 +75,17 @@ def summarize(recording: Recording, by: str) -> pd.DataFrame:
 def table_text(table: pd.DataFrame) -> str:
     """The table for a terminal of 80 columns, without the columns in which nothing is known."""
     shown = table.set_index(["phase", "device"]).dropna(axis=1, how="all")
-    return shown.to_string(line_width=80, na_rep="", float_format=_figure)
+    return shown.to_string(line_width=80, na_rep="", float_format=_number)
 
 
-def _figure(value: float) -> str:
+def _number(value: float) -> str:
     return (
         f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if value >= 1 else f"{value:.3g}"
     )
 
 
 def rows_of(recording: Recording, by: str = "phase") -> list[Row]:
-    """The rows of the table, each without what it has no figure for."""
+    """The rows of the table, each without the columns that were not measured."""
     if by not in ("phase", "repeat"):
         raise MonitorError(f"summary(by={by!r}): choose 'phase', or 'repeat' for each repeat")
     known = [_known(recording, device) for device in recording.devices]
@@ -227,7 +227,7 @@ def _rows(recording: Recording, known: Sequence[_Known], marks: list[Mark]) -> l
         "items/s": items / seconds if seconds > 0 else NAN,
     }
     longest = gap_threshold(recording.step)
-    rows = [common | _figures(device, spans, weights, longest) for device in known]
+    rows = [common | _measured(device, spans, weights, longest) for device in known]
     gpus = [row for row, of in zip(rows, known, strict=True) if of.device["kind"] == "gpu"]
     if gpus:
         together = _together(gpus, longest)
@@ -238,7 +238,7 @@ def _rows(recording: Recording, known: Sequence[_Known], marks: list[Mark]) -> l
     return rows
 
 
-def _figures(
+def _measured(
     known: _Known, spans: Sequence[stats.Span], weights: stats.Weights, longest: float
 ) -> Row:
     series = {key: stats.known(values, weights) for key, values in known.series.items()}
@@ -273,6 +273,6 @@ def _together(gpus: list[Row], longest: float) -> Row:
     if "energy (J)" in row:
         row["energy covers (s)"] = table["energy covers (s)"].min()
     for key, column in (("utilisation", "utilisation mean (%)"), ("memory", "memory peak (MiB)")):
-        figures = table[column].tolist() if column in table else []
-        row[f"{key} imbalance (%)"] = stats.imbalance(figures)
+        values = table[column].tolist() if column in table else []
+        row[f"{key} imbalance (%)"] = stats.imbalance(values)
     return row

@@ -151,7 +151,7 @@ class Trace:
         """Return what limited each phase, as a sentence with its numbers.
 
         Returns:
-            A list with ``phase``, ``kind``, ``sentence`` and ``figures`` for each phase that
+            A list with ``phase``, ``kind``, ``sentence`` and ``metrics`` for each phase that
             matches a rule: the first in the order shared, input_bound, throttled, imbalanced,
             low_occupancy and ok.
         """

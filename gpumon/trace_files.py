@@ -1,7 +1,7 @@
 """This module names, creates, locks, finds and writes the files of a trace.
 
 The sampler alone writes ``PREFIX.jsonl``; every process that marks phases appends whole lines to
-``PREFIX.marks.jsonl``. ``docs/gpumon.md`` describes the lines.
+``PREFIX.phases.jsonl``. ``docs/gpumon.md`` describes the lines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT = 1
 VERSION = "0.2.0"
 """The version of gpumon, which each trace says."""
 SAMPLES = ".jsonl"
-MARKS = ".marks.jsonl"
+PHASES = ".phases.jsonl"
 MOST_VALUES = 20_000_000
 """The most values that a trace keeps: 160 MB once they are read."""
 HUGE = 1e15
@@ -40,7 +40,7 @@ def gap_threshold(interval: float) -> float:
 def prefix_of(path: str | os.PathLike[str]) -> Path:
     """The prefix of a trace's files, given that prefix, a folder, or one of the files."""
     text = os.fspath(path)
-    for ending in (MARKS, SAMPLES):
+    for ending in (PHASES, SAMPLES):
         if text.endswith(ending) and Path(text).name != ending:
             return Path(text[: -len(ending)])
     if text.endswith(os.sep) or Path(text).is_dir():
@@ -57,8 +57,8 @@ def new_file(path: Path) -> Path:
     return path.with_name(f".{path.name}.new")
 
 
-def marks_file(prefix: Path) -> Path:
-    return prefix.with_name(prefix.name + MARKS)
+def phases_file(prefix: Path) -> Path:
+    return prefix.with_name(prefix.name + PHASES)
 
 
 class Lock:
@@ -100,7 +100,7 @@ def expand(path: str | os.PathLike[str]) -> list[Path]:
     whole = Path(text.removesuffix(SAMPLES) + SAMPLES)
     root = Path(whole.anchor)
     pattern = str(whole.relative_to(root)).replace("[", "[[]")  # folders may be called so
-    files = [p for p in root.glob(pattern) if not p.name.endswith(MARKS)]
+    files = [p for p in root.glob(pattern) if not p.name.endswith(PHASES)]
     if not files:
         raise MonitorError(f"no trace matches {text}; give the path that Monitor got")
     # Shorter names first, so that rank 10 comes after rank 2 and the unnumbered one leads.

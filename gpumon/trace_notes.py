@@ -59,7 +59,7 @@ def _shared(recording: Recording) -> list[str]:
         found.append(
             f"{qualified_gpu_name(device)} was shared from "
             f"{at_time(events[0]['t'], recording)[3:]} on, with "
-            f"{who}: its figures are not the program's alone."
+            f"{who}: its numbers are not the program's alone."
         )
     return found
 
@@ -74,7 +74,7 @@ def _gaps(recording: Recording) -> list[str]:
     found = [
         f"From {time_text(round(gap['t'], 1), recording.end)} on, "
         f"{duration_text(gap['seconds'])} were not "
-        f"recorded and are in no figure: {gap['reason']}."
+        f"recorded and are in no number: {gap['reason']}."
         for gap in sorted(longest, key=lambda gap: gap["t"])
     ]
     if more:

@@ -1,4 +1,4 @@
-"""Words and figures for people: units, tables, and what recorded events mean."""
+"""Words and numbers for people: units, tables, and what recorded events mean."""
 
 from __future__ import annotations
 
@@ -76,4 +76,4 @@ def process_label(event: dict[str, Any]) -> str:
 
 def sharing_warning(event: dict[str, Any]) -> str:
     who = f"{gpu_name(event['device'])} is shared with {process_label(event)}"
-    return f"{who}: its figures are not the program's alone"
+    return f"{who}: its numbers are not the program's alone"

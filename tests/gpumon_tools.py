@@ -187,11 +187,11 @@ def write(
     lines.append(json.dumps(end))
     prefix.parent.mkdir(parents=True, exist_ok=True)
     prefix.with_name(prefix.name + ".jsonl").write_text("\n".join(lines) + "\n")
-    text = ['{"gpumon marks": 1}']
+    text = ['{"gpumon phases": 1}']
     for number, (name, begin, stop, attributes) in enumerate(marks):
         text.append(
             json.dumps(["B", int((start + begin) * 1e9), process, number, name, attributes])
         )
         text.append(json.dumps(["E", int((start + stop) * 1e9), process, number]))
-    prefix.with_name(prefix.name + ".marks.jsonl").write_text("\n".join(text) + "\n")
+    prefix.with_name(prefix.name + ".phases.jsonl").write_text("\n".join(text) + "\n")
     return prefix

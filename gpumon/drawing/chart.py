@@ -27,7 +27,7 @@ from gpumon.words import time_text
 WIDTH, INSIDE = 10.0, 7.7
 """Inches of a chart, and about those of its lanes."""
 RIBBON, HEAD, TITLE, NOTE, GAP, RUN = 0.21, 0.8, 0.3, 0.19, 0.07, 0.82  # inches
-NAME_AT, FIGURE_AT, LINE = 33, 7, 11.2
+NAME_AT, NUMBER_AT, LINE = 33, 7, 11.2
 """Points between a lane and what stands at its sides, and from line to line."""
 LONG = 26
 """Letters from which a text at a lane's side is set smaller."""
@@ -210,9 +210,9 @@ def _frame(
         titles = textwrap.wrap(lane.title, TITLE_LETTERS, max_lines=3, placeholder=" …")
         subtitles = textwrap.wrap(lane.subtitle, TITLE_LETTERS + 3)
     names = [(text, bold) for text in titles] + [(text, below) for text in subtitles]
-    figures = [(line.note, {"color": colour_of(line.kind, colours)}) for line in lane.lines]
+    texts = [(line.note, {"color": colour_of(line.kind, colours)}) for line in lane.lines]
     _side_texts(axes, 0, -NAME_AT, "right", names)
-    _side_texts(axes, 1, FIGURE_AT, "left", [*figures, (lane.note, {"color": colours.faint})])
+    _side_texts(axes, 1, NUMBER_AT, "left", [*texts, (lane.note, {"color": colours.faint})])
 
 
 def _side_texts(axes: Axes, side: int, away: float, align: str, texts: Sequence[Any]) -> None:

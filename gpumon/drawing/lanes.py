@@ -74,9 +74,9 @@ class Lane:
     note: str = ""
 
 
-def figure_text(value: float, unit: str) -> str:
+def mean_text(value: float, unit: str) -> str:
     """A mean, for the side of a lane; nothing where nothing is known of it."""
-    return f"{value:.0f} {unit}" if not math.isnan(value) else f"no figure, {unit}"
+    return f"{value:.0f} {unit}" if not math.isnan(value) else f"no data, {unit}"
 
 
 def condense(
@@ -135,7 +135,7 @@ def merged_marks(marks: Sequence[Mark], levels: int = MOST_LEVELS) -> list[Mark]
 
 
 def lanes_of(recording: Recording, series: Sequence[str] = ()) -> list[Lane]:
-    """The lanes of a trace, host by host, GPUs first, with figures at their side.
+    """The lanes of a trace, host by host, GPUs first, with numbers at their side.
 
     series: what else is to be drawn, in separate lanes; see :func:`gpumon.Trace.plot`.
     """
@@ -222,7 +222,7 @@ def _mean_line(
     """A line with its mean at its side; none where there are no values."""
     if values is None:
         return []
-    note = figure_text(stats.known(values, weights).mean(), unit)
+    note = mean_text(stats.known(values, weights).mean(), unit)
     return [Line(kind, label, values, note, short=label.partition(",")[0])]
 
 
@@ -231,7 +231,7 @@ def _memory(memory: Floats | None, total: float | None, weights: stats.Weights) 
         return []
     total = total or float(np.nanmax(memory)) or 1.0
     peak = stats.known(memory, weights).peak()
-    note = f"{memory_text(peak)} peak" if not math.isnan(peak) else "no figure, memory"
+    note = f"{memory_text(peak)} peak" if not math.isnan(peak) else "no data, memory"
     label = "memory, % of the device's"
     return [Line("memory", label, 100 * memory / total, note, total / 102400, "GiB", "memory")]
 
@@ -288,8 +288,8 @@ def _note(quantity: str, unit: str, shown: str, known: stats.Known) -> str:
     # A mean says nothing about what is counted since the start.
     up_to = unit in ("count", "J")
     value = known.peak() if up_to else known.mean()
-    figure = f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-    return f"{quantity}{' up to' if up_to else ''} {figure} {shown}".rstrip()
+    number = f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{quantity}{' up to' if up_to else ''} {number} {shown}".rstrip()
 
 
 def _round_up(value: float) -> float:
@@ -356,6 +356,6 @@ def _run(name: str, recording: Recording, align: str | None, until: Sequence[str
         with warnings.catch_warnings():  # where none is known, nothing is
             warnings.simplefilter("ignore", RuntimeWarning)
             mean, low, high = (f(stack, axis=0) for f in (np.nanmean, np.nanmin, np.nanmax))
-        note = figure_text(stats.known(mean, weights).mean(), unit)
+        note = mean_text(stats.known(mean, weights).mean(), unit)
         lane.lines.append(Line(kind, label, mean, note, short=short, low=low, high=high))
     return lane

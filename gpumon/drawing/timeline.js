@@ -88,7 +88,7 @@ function gpumonChart(root, data) {
     const row = add(lanes, "div", "gpumon-lane"), names = add(row, "div", "gpumon-names");
     add(names, "b", "", lane.title); add(names, "span", "", lane.subtitle);
     const box = add(row, "div", "gpumon-plot"), notes = add(row, "div", "gpumon-notes");
-    const figures = lane.lines.map(line => add(notes, "div", "", line.note, { ink: line.colour }));
+    const texts = lane.lines.map(line => add(notes, "div", "", line.note, { ink: line.colour }));
     add(notes, "div", "gpumon-faint", lane.note);
     const series = [{}], values = [lane.t], points = { show: false };
     for (const { colour: kind, area, dash, low, high, v } of lane.lines) {
@@ -102,7 +102,7 @@ function gpumonChart(root, data) {
       lane.lines.forEach(({ short, note, unit, scale, several, v, low, high }, place) => {
         const at = of => of[i] === null ? "n/a" : +(of[i] * scale).toPrecision(4);
         const range = several ? ` (${at(low)} to ${at(high)})` : "";
-        figures[place].textContent = isNaN(t) ? note : i < 0 ? "no value" : `${short} ${at(v)}${range} ${unit}`;
+        texts[place].textContent = isNaN(t) ? note : i < 0 ? "no value" : `${short} ${at(v)}${range} ${unit}`;
       });
       if (u.cursor.event) output.textContent = isNaN(t) ? "" : clock(t) + here.slice(-1).map(p => " · " + p.labels[0]);
     }

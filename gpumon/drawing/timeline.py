@@ -183,5 +183,5 @@ def _lane(lane: Lane, tall: int) -> dict[str, Any]:
 
 def _plain(values: Floats) -> list[float | None]:
     """JSON has no NaN. The last value holds until the end."""
-    figures = [None if math.isnan(value) else float(f"{value:.5g}") for value in values]
-    return figures + figures[-1:]
+    numbers = [None if math.isnan(value) else float(f"{value:.5g}") for value in values]
+    return numbers + numbers[-1:]

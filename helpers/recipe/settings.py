@@ -74,7 +74,7 @@ class Recipe:
     the SHA-256 of each such file. ``sha256`` is a digest of the tables that decide the training.
     ``demo`` says that the table ``[demo]`` holds.
 
-    A field with a title has to be equal in runs whose figures are compared.
+    A field with a title has to be equal in runs that are compared.
     """
 
     name: Annotated[str, Meta(title="recipe")]
@@ -189,7 +189,7 @@ class Recipe:
 
 
 def must_agree() -> dict[str, str]:
-    """The fields that have to be equal in runs whose figures are compared, by what they are."""
+    """The fields that have to be equal in runs that are compared, by what they are."""
     found = get_type_hints(Recipe, include_extras=True).items()
     kinds = [(name, getattr(kind, "__metadata__", ())) for name, kind in found]
     return {each.title: name for name, metas in kinds for each in metas if each.title}

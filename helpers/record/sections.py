@@ -50,12 +50,12 @@ def energy(summary: "pd.DataFrame") -> dict[str, Any]:
         return unknown | {"reason": "no GPU was measured"}
     if training.empty:
         return unknown | {"reason": "an earlier process had trained every epoch"}
-    figures = training.iloc[0]
-    joules = float(figures["energy (J)"])
+    row = training.iloc[0]
+    joules = float(row["energy (J)"])
     if not joules > 0:
         return unknown | {"reason": "the GPUs report no energy, or one of them was lost"}
-    # The monitor's own figure, because what it could not measure is in neither of its parts.
-    per_joule = float(figures.get("items/J", figures["items"] / joules))
+    # The monitor's own number, because what it could not measure is in neither of its parts.
+    per_joule = float(row.get("items/J", row["items"] / joules))
     return {"joules": joules, "images_per_joule": per_joule, "reason": None}
 
 

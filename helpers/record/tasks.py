@@ -18,7 +18,7 @@ class Metric:
     """One measure of a trained network, from 0 to 1.
 
     name: the recipe's. short: in a column or a line. whole: of all of a split. tested: its field of
-    the record's section ``test``, and those of the ends of its interval. figure: its column in
+    the record's section ``test``, and those of the ends of its interval. column: its column in
     ``helpers.results.runs.frame``. percent: whether people read it in percent.
     """
 
@@ -26,7 +26,7 @@ class Metric:
     short: str
     whole: str
     tested: tuple[str, str, str]
-    figure: str
+    column: str
     percent: bool
 
     @property
@@ -36,7 +36,7 @@ class Metric:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """The columns of its interval's ends, next to ``figure``."""
+        """The columns of its interval's ends, next to ``column``."""
         return f"{self.name}_low", f"{self.name}_high"
 
     def of_split(self, split: str) -> str:

@@ -154,9 +154,9 @@ def more_devices(compared: Comparison) -> Answer | None:
     if len(bases) == len(counts) == 1:
         who = f"On {devices(counts.pop())} instead of {bases.pop()}"
     short, long = [], []
-    for figure, name in (("time_speed_up", "training"), ("speed_up", "steady state")):
-        ends = last.sort_values(figure, kind="stable").iloc[[0, -1]]
-        texts = [f"{value:.2f}" for value in ends[figure]]
+    for column, name in (("time_speed_up", "training"), ("speed_up", "steady state")):
+        ends = last.sort_values(column, kind="stable").iloc[[0, -1]]
+        texts = [f"{value:.2f}" for value in ends[column]]
         named = [f"{text} ({label})" for text, label in zip(texts, ends["label"], strict=True)]
         short.append(f"{name} x {' to '.join(dict.fromkeys(texts))}")
         long.append(f"{name} is {' to '.join(dict.fromkeys(named))} times as fast")

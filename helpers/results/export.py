@@ -41,14 +41,14 @@ def write(experiment: str | Path, target: str, out: Path | None = None) -> tuple
         raise UserError(f"{experiment}: no run has finished, so there is nothing to export")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not empty: give another folder with --out")
-    figures = runs.frame(compared).select_dtypes("number").to_dict("records")
+    numbers = runs.frame(compared).select_dtypes("number").to_dict("records")
     package, writer = TARGETS[target]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with naming(folder), tempfile.TemporaryDirectory(dir=folder.parent) as home:
         part = Path(home) / folder.name
         part.mkdir()
         try:
-            writer([*zip(compared.finished, figures, strict=True)], part)
+            writer([*zip(compared.finished, numbers, strict=True)], part)
         except ModuleNotFoundError as error:
             raise UserError(
                 f"export to {target} needs the package {package}: "
@@ -93,12 +93,12 @@ def _wandb(found: Runs, folder: Path) -> None:
     import wandb
 
     quiet = wandb.Settings(silent=True)
-    for entry, figures in found:
+    for entry, numbers in found:
         about = {"project": PROJECT, "name": entry.folder.name, "config": _settings(entry)}
         with wandb.init(dir=folder, mode="offline", settings=quiet, **about) as run:
             for number, end, values in _epochs(entry):
                 run.log(values | {"_timestamp": end, "epoch": number}, step=number)
-            run.summary.update(figures)
+            run.summary.update(numbers)
 
 
 def _mlflow(found: Runs, folder: Path) -> None:
@@ -107,24 +107,24 @@ def _mlflow(found: Runs, folder: Path) -> None:
 
     mlflow.set_tracking_uri(f"sqlite:///{folder.absolute() / 'mlflow.db'}")
     mlflow.set_experiment(PROJECT)
-    for entry, figures in found:
+    for entry, numbers in found:
         with mlflow.start_run(run_name=entry.folder.name):
             mlflow.log_params({k: str(v)[:500] for k, v in _settings(entry).items()})
             for number, end, values in _epochs(entry):
                 mlflow.log_metrics(values, step=number, timestamp=round(1000 * end))
-            mlflow.log_metrics({f"run_{name}": value for name, value in figures.items()})
+            mlflow.log_metrics({f"run_{name}": value for name, value in numbers.items()})
 
 
 def _tensorboard(found: Runs, folder: Path) -> None:
     """A folder of event files for each run; ``tensorboard --logdir`` shows them."""
     from tensorboard.summary import Writer
 
-    for entry, figures in found:
+    for entry, numbers in found:
         writer = Writer(str(folder / entry.folder.name))
         for number, end, values in _epochs(entry):
             for name, value in values.items():
                 writer.add_scalar(name, value, number, wall_time=end)
-        for name, value in figures.items():
+        for name, value in numbers.items():
             writer.add_scalar(f"run/{name}", value, 0)
         writer.close()
 

@@ -86,7 +86,7 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
 def _results(side: Comparison) -> pd.DataFrame:
     """One row per run and result: value, range of the repeats, and what summarise has."""
     metric, numbers = side.task.metric, summarise(side)
-    figures = TIMES | {metric.figure: (metric.of_split("test"), OF_METRIC)}
+    results = TIMES | {metric.column: (metric.of_split("test"), OF_METRIC)}
     flags = numbers["flags"].map(lambda of: ", ".join(m for m in of if m != NOT_COMPARABLE))
     parts = [
         numbers[[*_RUN, "runs", "comparable"]].assign(
@@ -96,7 +96,7 @@ def _results(side: Comparison) -> pd.DataFrame:
             value=numbers[key],
             range=(numbers[f"{key}_high"] - numbers[f"{key}_low"]).where(numbers["runs"] > 1, 0),
         )
-        for key, (name, tolerance) in figures.items()
+        for key, (name, tolerance) in results.items()
     ]
     return pd.concat(parts).sort_index(kind="stable").dropna(subset="value")
 

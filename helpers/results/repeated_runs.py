@@ -15,7 +15,7 @@ from helpers.results.comparability import together as flags_together
 from helpers.results.comparison import KEPT, Comparison, with_ends
 from helpers.results.runs import PARTS, ROUNDS, frame, undisturbed
 
-FIGURES = (
+RESULTS = (
     *MORE_IS_BETTER,
     *("images_to_target", *PARTS, "first_step_seconds", *ROUNDS),
     *("peak_bytes", "joules", "images_per_joule"),
@@ -35,14 +35,14 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     Columns: label, series, devices, nodes, kind, ranks, runs (how many repeats), comparable (every
     one passed its fairness check), flags (those that any run has), the ends of the metrics'
     intervals (auc_low and auc_high of the mean AUC's over patients; NaN if there were repeats),
-    and for each of ``FIGURES`` and of the task's metrics its median under its own name, its minimum
-    and maximum under ``<figure>_low`` and ``<figure>_high``. ``best.MORE_IS_BETTER`` and
+    and for each of ``RESULTS`` and of the task's metrics its median under its own name, its minimum
+    and maximum under ``<column>_low`` and ``<column>_high``. ``best.MORE_IS_BETTER`` and
     images_to_target have their geometric mean in place of the median, because it decides the order
     and makes speed-ups multiply; it is NaN if a run has no value. If there is only one run, the
     ends of its rates are over its epochs or rounds.
     """
     numbers, metrics = frame(compared), compared.task.metrics
-    figures = [*FIGURES, *(metric.figure for metric in metrics)]
+    results = [*RESULTS, *(metric.column for metric in metrics)]
     ends = [end for metric in metrics for end in metric.ends]
     fixed = {
         "series": "first",
@@ -54,12 +54,12 @@ def summarise(compared: Comparison) -> pd.DataFrame:
         **dict.fromkeys(ends, _only),
     }
     if numbers.empty:
-        names = [*_KEYS, "runs", *fixed, *(f + e for f in figures for e in ("", "_low", "_high"))]
+        names = [*_KEYS, "runs", *fixed, *(f + e for f in results for e in ("", "_low", "_high"))]
         return pd.DataFrame(columns=names)
-    numbers = undisturbed(numbers).astype(dict.fromkeys((*figures, *ends), float))
+    numbers = undisturbed(numbers).astype(dict.fromkeys((*results, *ends), float))
     groups = numbers.groupby(_KEYS, sort=False)
     found = pd.concat(
-        [groups.size().rename("runs"), groups.agg(fixed), with_ends(groups[figures])], axis=1
+        [groups.size().rename("runs"), groups.agg(fixed), with_ends(groups[results])], axis=1
     )
     found[_MEANS] = groups[_MEANS].agg(lambda each: np.exp(np.log(each.to_numpy()).mean()))
     alone = found["runs"] == 1

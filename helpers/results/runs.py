@@ -87,7 +87,7 @@ def _numbers(compared: Comparison, entry: Entry) -> dict[str, Any]:
         found[rate] = content[section]["images_per_second"]
         found |= {f"{rate}_low": min(rounds), f"{rate}_high": max(rounds)}
     for metric in metrics:
-        found |= zip((metric.figure, *metric.ends), metric.of(test), strict=True)
+        found |= zip((metric.column, *metric.ends), metric.of(test), strict=True)
     return found | {
         "peak_bytes": content.get("memory", {}).get("peak_bytes"),
         "joules": energy.get("joules"),

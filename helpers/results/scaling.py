@@ -62,12 +62,12 @@ def _row(row: pd.Series, base: pd.Series, node: pd.Series | None) -> dict[str, A
         for end, value in _over(row, base, f"{kind}{RATE}").items():
             found[f"{kind}speed_up{end}"] = value
             found[f"{kind}efficiency{end}"] = value / ratio
-    for name, (above, below, figure) in {
+    for name, (above, below, column) in {
         "time_speed_up": (base, row, "seconds"),
         "target_speed_up": (base, row, "seconds_to_target"),
         "images_factor": (row, base, "images_to_target"),
     }.items():
-        found |= {f"{name}{end}": value for end, value in _over(above, below, figure).items()}
+        found |= {f"{name}{end}": value for end, value in _over(above, below, column).items()}
     for end in ENDS:
         over_node = float("nan") if node is None else _over(row, node, RATE)[end] / row["nodes"]
         found[f"node_efficiency{end}"] = over_node
@@ -119,8 +119,8 @@ def table(compared: Comparison) -> Table:
     for row in found.to_dict("records") if several(compared) else ():
         if row["devices"] > row["base"] or row["nodes"] > 1:
             cells: dict[str, Cell | str] = {"devices": f"{row['base']} to {row['devices']}"}
-            for head, (figure, form) in heads.items():
-                cells[head] = ranged(row, figure, form, missing=ABSENT)
+            for head, (column, form) in heads.items():
+                cells[head] = ranged(row, column, form, missing=ABSENT)
             rows.append((Name(row["label"], row["flags"]), cells))
     return tables.table(
         "Speed-ups and efficiency",

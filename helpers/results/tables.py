@@ -188,7 +188,7 @@ def table(title: str, corner: str, rows: Iterable[tuple[Name | str, Row]], **mor
 
 def ranged(
     row: Mapping[str, Any],
-    figure: str,
+    column: str,
     form: Callable[[float], str],
     divisor: float = 1.0,
     *,
@@ -196,7 +196,7 @@ def ranged(
     missing: str = NONE,
 ) -> Cell:
     """A value of a row with its ``_low`` and ``_high``; a single run without a range has none."""
-    value, low, high = (row[f"{figure}{end}"] for end in ("", "_low", "_high"))
+    value, low, high = (row[f"{column}{end}"] for end in ("", "_low", "_high"))
     if _unknown(value):
         return Cell(None, missing=missing)
     if row["runs"] == 1 and not low < high:
@@ -211,8 +211,8 @@ def of_metric(row: Mapping[str, Any], metric: Metric) -> Cell:
     """
     if row["runs"] == 1:
         low, high = (row[end] for end in metric.ends)
-        return Cell(row[metric.figure], metric.text, low, high)
-    return ranged(row, metric.figure, metric.text)
+        return Cell(row[metric.column], metric.text, low, high)
+    return ranged(row, metric.column, metric.text)
 
 
 def share(value: float) -> str:

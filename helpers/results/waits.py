@@ -28,10 +28,10 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     for entry in latest_of_each(compared.finished):
         found, row = entry.content["attribution"], dict[str, float]()
         for name, value in found["shares"].items():
-            figures = [math.nan] * 3
+            values = [math.nan] * 3
             if attribution.is_measured(found, name):
-                figures = [max(each, 0.0) for each in (value, *found["intervals"][name])]
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), figures, strict=True))
+                values = [max(each, 0.0) for each in (value, *found["intervals"][name])]
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
         rows[entry.run] = row | {COMPILING: attribution.compiling(entry.content)}
     return pd.DataFrame.from_dict(rows, orient="index", dtype=float).rename_axis("run")
 

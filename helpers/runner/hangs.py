@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from data_prep.errors import printable
-from gpumon.trace_files import MARKS
+from gpumon.trace_files import PHASES
 from helpers.training.epoch_lines import FILE, MOVING
 
 MINUTES = 30.0
@@ -83,7 +83,7 @@ class Watch:
         found = {("", self._printed())}
         with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:
-                sampled = entry.name.startswith("trace") and not entry.name.endswith(MARKS)
+                sampled = entry.name.startswith("trace") and not entry.name.endswith(PHASES)
                 if sampled or entry.name == MOVING:
                     continue
                 with suppress(OSError):  # renamed meanwhile

@@ -25,6 +25,7 @@ OUTSIDE = ("tests/README.md", "tests/gpu/README.md", "benchmarks/RESULTS.md")
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / page for page in OUTSIDE)]
 )
+GUIDES = [page for page in PAGES if str(page.relative_to(ROOT)) not in OUTSIDE]
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "rosetta": rosetta_command.main,
     "data-prep": data_prep_command.main,
@@ -129,21 +130,86 @@ def test_python_on_a_page_is_python(page: Path) -> None:
             ast.parse(text)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_figure_with_a_link_to_the_log_is_in_that_section(page: Path) -> None:
-    """Rounded, perhaps, to the digits that the page gives."""
+DEMO = "docs/results/cpu-2-cores/demo/report.md"
+SOURCES = {
+    "README.md": (DEMO, "recipes/chexnet.toml"),
+    "docs/cpu-devices.md": ("helpers/results/comparability.py",),
+    "docs/experiments.md": (
+        *("helpers/runner/hangs.py", "helpers/results/regression.py", "tests/docs/test_pages.py"),
+    ),
+    "docs/gpumon.md": ("gpumon/diagnosis.py", "gpumon/gpu.py", "gpumon/host.py"),
+    "docs/many-machines.md": ("helpers/runner/slurm.py",),
+    "docs/notebooks.md": ("helpers/training/measurement_rounds.py",),
+    "docs/report.md": (DEMO, "helpers/results/comparability.py", "helpers/results/caveats.py"),
+    "docs/time-attribution.md": ("helpers/results/waits.py", "helpers/training/attribution.py"),
+    "docs/uncertainty.md": ("helpers/results/best.py",),
+}
+"""The files that decide the settings on a page, or from which its example is."""
+NUMBER = r"(?<![\w.#])\d+(?:,\d{3})*(?:\.\d+)?"
+WORDS = {
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "ten": 10,
+    "twenty": 20,
+    "thirty": 30,
+}
+UNIT = (
+    r"(?:images/s|seconds?|minutes?|hours?|min|ms|[hs]|[KMGT]B|%|times (?:as|more|less))(?![\w/])"
+)
+MEASURED = re.compile(
+    rf"({NUMBER}|\b(?:{'|'.join(WORDS)}))(?: (?:to|and|or) ({NUMBER}|{'|'.join(WORDS)}))? ({UNIT})"
+    rf"|AUC (?:of )?({NUMBER})"
+)
+LEVEL = "95", "%"  # of every interval
+
+
+def numbers_in(text: str) -> set[float]:
+    digits = (number.replace(",", "") for number in re.findall(NUMBER, text))
+    return {
+        *map(float, digits),
+        *(WORDS[word] for word in re.findall(r"[a-z]+", text) if word in WORDS),
+    }
+
+
+def paragraphs(page: Path) -> Iterator[str]:
+    """Sections in paragraphs, each table with what is written before and after it."""
+    blocks = re.split(r"\n\n+", prose(page))
+    for before, block, after in zip(["", *blocks], blocks, [*blocks[1:], ""], strict=False):
+        yield "\n\n".join((before, block, after)) if block.startswith("|") else block
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name)
+def test_every_measured_number_is_in_its_source(page: Path) -> None:
+    """Rounded, perhaps, to the digits that the page gives.
+
+    The source is the section of the measurement log, or the record, to which the paragraph has a
+    link; without a link, the files of ``SOURCES``.
+    """
     log = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
     sections = {slug(part.partition("\n")[0]): part for part in re.split(r"^#+ ", log, flags=re.M)}
-    text = " ".join(prose(page).split())
-    for sentence in re.split(r"(?<=[.:]) (?=[A-Z`*-])", text):
-        if not (link := re.search(r"\]\([./]*benchmarks/RESULTS\.md#(.+?)\)", sentence)):
-            continue
-        number = r"(?<![\w.#])\d+(?:\.\d+)?"
-        measured = {float(found) for found in re.findall(number, sections[link[1]])}
-        for figure in re.findall(number, LINK.sub("", sentence)):
-            digits = len(figure.replace(".", "").lstrip("0"))
-            rounded = {float(f"{found:.{digits}g}") for found in measured}
-            assert float(figure) in rounded, f"{name(page)}: {figure} is not in #{link[1]}"
+    files = "".join(
+        (ROOT / file).read_text(encoding="utf-8") for file in SOURCES.get(name(page), ())
+    )
+    lacking = []
+    for block in paragraphs(page):
+        anchors = re.findall(r"\]\([./]*benchmarks/RESULTS\.md#(.+?)\)", block)
+        records = re.findall(r"\]\((?:docs/)?(results/.+?\.(?:md|csv|json))\)", block)
+        linked = "".join((ROOT / "docs" / record).read_text(encoding="utf-8") for record in records)
+        linked += "".join(sections[anchor] for anchor in anchors)
+        known = numbers_in(linked or files)
+        text = " ".join(re.sub(r"\]\([^)]*\)", "]", block).split())
+        for *numbers, unit, auc in MEASURED.findall(text):
+            shares = {100 * each for each in known} if unit == "%" else set()
+            for number in filter(None, (*numbers, auc)):
+                value = float(WORDS.get(number, number.replace(",", "")))
+                digits = len(number.replace(".", "").replace(",", "").strip("0")) or 1
+                rounded = {float(f"{each:.{digits}g}") for each in known | shares}
+                if (number, unit) != LEVEL and value not in rounded:
+                    lacking.append(f"{number} {unit}")
+    assert not lacking, f"{name(page)}: no source has {', '.join(lacking)}"
 
 
 def test_the_site_has_every_page() -> None:

@@ -46,11 +46,11 @@ SERIES = (
     *("power (W)", "energy (J)", "temperature (C)", "utilisation (%)", "memory used (MiB)"),
     *("SM activity (%)", "PCIe sent (MiB/s)", "NVLink sent (MiB/s)"),
 )
-"""One of each kind that traces and figures need; NVML gives some of them to administrators only."""
+"""One of each kind that traces and metrics need; NVML gives some of them to administrators only."""
 
 
 def test_nvml_answers_the_monitor() -> None:
-    """Else traces and figures lack these series."""
+    """Else traces and metrics lack these series."""
     from gpumon.sampler import capabilities
 
     missing = {}

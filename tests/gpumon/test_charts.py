@@ -84,7 +84,7 @@ def test_picture_and_page_say_the_same(tmp_path: Path, gpus: int) -> None:
 
 
 def test_a_lane_ends_with_its_last_epoch(tmp_path: Path) -> None:
-    """And its figures are of what is seen of it: not of what it did before and after."""
+    """And its numbers describe only what is shown, not what was before and after."""
     values: list[float | None] = [*[0.0] * 4, *[80.0] * 4, *[10.0] * 12]
     runs: dict[str, Any] = {}
     for name, end in (("a", 8.0), ("b", 12.0)):

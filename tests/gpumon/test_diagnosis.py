@@ -132,12 +132,12 @@ def test_a_scenario_of_the_manual_gets_its_sentence(tmp_path: Path, name: str) -
 
 
 @pytest.mark.parametrize(("rule", "gpus", "more", "begins"), SENTENCES)
-def test_a_rule_says_what_it_found_with_its_figures(
+def test_a_rule_says_what_it_found_with_its_metrics(
     tmp_path: Path, rule: str, gpus: Series, more: Series, begins: str
 ) -> None:
     one = found(tmp_path, gpus, more)
     assert one and one.kind == rule and one.sentence.startswith(begins)
-    assert rule != "shared" or one.figures == {"others' SM use mean (%)": 42.0}
+    assert rule != "shared" or one.metrics == {"others' SM use mean (%)": 42.0}
 
 
 BOTH_FILLED = active(80, 80)
@@ -168,7 +168,7 @@ KINDS: list[tuple[Series, Series, str | None]] = [
     # What is known for a tenth of a phase bears no sentence.
     (busy(first(99)), active(80), None),
     (busy(99), others(first(50)), None),
-    # What makes figures worthless comes first.
+    # What makes metrics worthless comes first.
     (busy([80.0, 0.0] * 10), others(9), "shared"),
 ]
 
@@ -193,7 +193,7 @@ def test_what_the_waits_are_for(tmp_path: Path) -> None:
     """The sawtooth's host is at 50 %; beside a full CPU it is the CPU."""
     free = replay(tmp_path, "input_bound").diagnosis()[0]
     assert "while the CPU was 50 % busy: the wait is for something else" in free.sentence
-    assert free.figures["pauses (count)"] >= 14 and 40 < free.figures["idle share (%)"] < 62
+    assert free.metrics["pauses (count)"] >= 14 and 40 < free.metrics["idle share (%)"] < 62
     full = found(tmp_path, busy([*[100.0] * 5, *[0.0] * 5] * 20), cpu(97), step=STEP)
     assert full
     assert "in 20 pauses, while the CPU was 97 % busy: the CPU is the limit" in full.sentence

@@ -1,4 +1,4 @@
-"""What was not measured is shown as a gap and is in no figure."""
+"""What was not measured is shown as a gap and is in no number."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_a_shared_gpu_is_told_everywhere(play: Play) -> None:
     (event,) = [e for e in trace.metadata()["events"] if e["event"] == "shared"]
     name = psutil.Process(other).name()
     assert (event["device"], event["process"], event["name"]) == ("gpu0", other, name)
-    said = f"GPU 0 is shared with {name} ({other}, 2.9 GiB): its figures"
+    said = f"GPU 0 is shared with {name} ({other}, 2.9 GiB): its numbers"
     (warning,) = [warning for warning in told if said in str(warning.message)]
     assert Path(warning.filename) == Path(gpumon_tools.__file__)  # where the program calls
     rows = trace.summary().set_index(["phase", "device"])

@@ -23,7 +23,7 @@ from processes import ended
 import gpumon
 from gpumon import trace_files
 from gpumon.series import Scheduler, Series, Source
-from gpumon.trace_files import Writer, marks_file, samples_file
+from gpumon.trace_files import Writer, phases_file, samples_file
 
 TORN = 0
 """Instead of an error: the disk takes half of the line."""
@@ -102,7 +102,7 @@ def test_a_full_disk_costs_no_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: int
 ) -> None:
     path = write(tmp_path / "t", {"gpu0": [50.0] * 8})
-    marker = gpumon.Marker(marks_file(path))
+    marker = gpumon.Marker(phases_file(path))
     disk = Disk(2, fault, 3)
     monkeypatch.setattr(os, "write", disk)
     with warnings.catch_warnings(record=True) as told:

@@ -19,7 +19,7 @@ RECORD = [sys.executable, "-m", "gpumon", "record", "--"]
 
 
 def test_a_phase_that_is_open_is_not_opened_again(tmp_path: Path) -> None:
-    marker = gpumon.Marker(tmp_path / "t.marks.jsonl")
+    marker = gpumon.Marker(tmp_path / "t.phases.jsonl")
     phase = marker.phase("train")
     with phase, pytest.raises(gpumon.MonitorError, match="'train' is open already"):
         phase.__enter__()
@@ -41,11 +41,11 @@ CIRCLE.append(CIRCLE)
     "value", [{(1, 2): 3}, CIRCLE, Odd(), 10**5000], ids=["key", "circle", "no text", "long"]
 )
 def test_an_attribute_that_json_cannot_hold_ends_no_program(tmp_path: Path, value: object) -> None:
-    marker = gpumon.Marker(tmp_path / "t.marks.jsonl")
+    marker = gpumon.Marker(tmp_path / "t.phases.jsonl")
     with marker.phase("train", value=value, items=3):
         assert marker.current == "train"
     assert marker.current == ""
-    assert (tmp_path / "t.marks.jsonl").read_text().count("\n") == 2
+    assert (tmp_path / "t.phases.jsonl").read_text().count("\n") == 2
 
 
 def test_a_link_leads_to_no_other_file(tmp_path: Path) -> None:

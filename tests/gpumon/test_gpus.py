@@ -155,7 +155,7 @@ def test_a_lost_gpus_part_is_in_no_sum(tmp_path: Path) -> None:
         for key in ("energy (J)", "items/J", "power mean (W)", "memory peak (MiB)"):
             assert math.isnan(late[key]), key
             assert math.isnan(table.loc[("(all)", "gpus"), key]), key
-        # The device's own figures say how much of the phase they are of.
+        # The device's own numbers say how much of the phase they are of.
         own = table.loc[("late", "gpu0")]
         assert (own["measured (s)"], own["seconds"]) == (1, 7)
         assert own["energy covers (s)"] == (0 if energy else 1)

@@ -78,7 +78,7 @@ def test_under_mpiexec_one_process_a_host_samples_and_all_mark(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("gpumon: trace in t; see it with: gpumon plot 't*'\n") == 1
     names = ["t-rank1.jsonl", "t-rank2.jsonl", "t.jsonl"]
-    files = sorted(p.name for p in tmp_path.iterdir() if not p.name.endswith(".marks.jsonl"))
+    files = sorted(p.name for p in tmp_path.iterdir() if not p.name.endswith(".phases.jsonl"))
     assert files == names
     sampling = [bool(json.loads((tmp_path / n).open().readline())["devices"]) for n in names]
     assert sampling == [False, True, True], "ranks 0 and 1 are on one host"
@@ -120,7 +120,7 @@ def test_mpiexecs_hosts_state_how_far_their_clocks_are_apart(
     trace = gpumon.read(tmp_path / "t*")
     (told,) = trace.recording.header["clocks"]
     assert told.startswith("The clock of other was ") and told.endswith("run, and is corrected.")
-    marks = (tmp_path / "t-rank1.marks.jsonl").read_text().splitlines()
+    marks = (tmp_path / "t-rank1.phases.jsonl").read_text().splitlines()
     (apart,) = [found["clock"] for found in map(json.loads, marks) if "clock" in found]
     assert abs(apart["ahead (s)"] - AHEAD_THERE) <= apart["within (s)"] < 1
     phases = trace.phases()
@@ -179,8 +179,8 @@ def two_hosts(folder: Path, *clocks: Any) -> gpumon.Trace:
     write(folder / "t", {"gpu0": six}, marks=marks, host="n1")
     there: dict[str, Any] = {"start": 5000.0, "unix": 1.8e9 + 100, "host": "n2", "boot": "boot-b"}
     write(folder / "t-rank1", {"gpu0": six}, rank=1, marks=marks, **there)
-    with (folder / "t-rank1.marks.jsonl").open("a") as file:
-        file.writelines(json.dumps({"gpumon marks": 1, "clock": clock}) + "\n" for clock in clocks)
+    with (folder / "t-rank1.phases.jsonl").open("a") as file:
+        file.writelines(json.dumps({"gpumon phases": 1, "clock": clock}) + "\n" for clock in clocks)
     return gpumon.read(folder / "t*")
 
 

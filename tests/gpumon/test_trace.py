@@ -1,4 +1,4 @@
-"""Reading back: figures over time, merging, exports, charts, on traces written by hand."""
+"""Reading back: numbers over time, merging, exports, charts, on traces written by hand."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def known(trace: gpumon.Trace) -> set[tuple[str, float, float]]:
     return {(key, moment, value) for (moment, key), value in read.frame.stack().dropna().items()}
 
 
-@pytest.mark.parametrize("name", ["t.jsonl", "t.marks.jsonl"])
+@pytest.mark.parametrize("name", ["t.jsonl", "t.phases.jsonl"])
 def test_of_a_file_that_is_cut_off_anywhere_nothing_is_made_up(
     tmp_path: Path, sound: Path, name: str
 ) -> None:

@@ -15,7 +15,7 @@ from gpumon.recording import LONGEST_LINE, MOST_SERIES
 from hostile.case import Case, Content, Lay, laid
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\nred\u202e"
-SAMPLES, MARKS = KEEPS = ("t.jsonl", "t.marks.jsonl")
+SAMPLES, MARKS = KEEPS = ("t.jsonl", "t.phases.jsonl")
 SUMMARY, PLOT, EXPORT = (
     "gpumon summary {}/t",
     "gpumon plot {}/t -o {}/out.png",

@@ -9,7 +9,7 @@ import pytest
 
 import gpumon
 from gpumon import launch
-from gpumon.trace_files import marks_file
+from gpumon.trace_files import phases_file
 from helpers.frameworks import rank_info
 from helpers.frameworks.rank_info import Place
 from helpers.training import samplers
@@ -34,7 +34,7 @@ def test_the_first_rank_of_a_host_samples_and_all_mark_there(
     each = [of_rank(tmp_path, rank, monkeypatch) for rank in range(4)]
     assert [isinstance(marks, gpumon.Monitor) for marks in each] == [True, False, True, False]
     names = [getattr(marks, "marker", marks).path.name for marks in each]
-    assert names == [*["trace.marks.jsonl"] * 2, *["trace-rank2.marks.jsonl"] * 2]
+    assert names == [*["trace.phases.jsonl"] * 2, *["trace-rank2.phases.jsonl"] * 2]
 
 
 def test_samplers_begin_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_the_clocks_of_several_hosts_are_compared_while_they_sample(
     samplers.start(first)
     other = of_rank(tmp_path, 2, monkeypatch)
     samplers.start(other)
-    path, until = marks_file(tmp_path / "trace-rank2"), time.monotonic() + 60
+    path, until = phases_file(tmp_path / "trace-rank2"), time.monotonic() + 60
     while '"ahead (s)"' not in path.read_text(encoding="utf-8") and time.monotonic() < until:
         time.sleep(0.05)
     samplers.stop(other)

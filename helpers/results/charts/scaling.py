@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from helpers.results import learning_curves
-from helpers.results import scaling as figures
+from helpers.results import scaling as speed_ups
 from helpers.results.charts.style import Chart, described, key, line_of, on_devices
 from helpers.results.comparison import Comparison
 from helpers.training.figure_style import FAINT, heading, legend_below, panels, safe
@@ -20,9 +20,9 @@ def scaling(compared: Comparison) -> Chart | None:
     Without a target, the time is that of the whole training. None if all runs are on the
     same number of devices. Lines span the minimum and maximum of the repeats.
     """
-    if not figures.several(compared):
+    if not speed_ups.several(compared):
         return None
-    numbers = figures.numbers(compared)
+    numbers = speed_ups.numbers(compared)
     wanted = learning_curves.main_target(compared)
     time, title = "time_speed_up", "Whole training, compiling included"
     if wanted is not None:
@@ -33,7 +33,7 @@ def scaling(compared: Comparison) -> Chart | None:
         "Speed-ups of images per second and of the time, against devices",
         (
             f"{on_devices(row)} {row['speed_up']:.2f} and {row[time]:.2f}"
-            for _, row in figures.beyond_base(numbers).iterrows()
+            for _, row in speed_ups.beyond_base(numbers).iterrows()
         ),
     )
     return Chart(
