@@ -41,7 +41,7 @@ from helpers.results import intervals
 Clock = Callable[[], float]
 """The processor time that a monitor has used so far, in seconds."""
 FAKE_SAMPLES = 6000
-"""Of 0.1 s, after which a fake GPU's values stay."""
+"""Samples of 0.1 s after which a fake GPU's values stay constant."""
 
 
 def run_time(place: str) -> float:

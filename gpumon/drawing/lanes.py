@@ -25,7 +25,7 @@ LINES = {
     "activity": ("SM activity (%)", "SM activity, mean", "% SM active", "SM activity"),
     "host": ("cpu (%)", "CPU, all cores", "% CPU", "CPU"),
 }
-"""Of each kind of line: the series, its name in the legend, at the side, and at a pointer."""
+"""By kind of line: the series, its name in the legend, at the side, and at the pointer."""
 KINDS = ("first", "second", "third", "fourth")
 GROUPS = {"clocks": ("sm clock", "memory clock")}
 """Names for several quantities; any other name is the beginning of a quantity's own."""

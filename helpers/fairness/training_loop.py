@@ -266,8 +266,8 @@ def _together(after: Mapping[str, np.ndarray], shares: Sequence[Share], limits: 
         return Check(TOGETHER, difference, limits.way, GLOBAL, rest)
     said = scale_in_words(found, -STEP * own, limits.way, count)
     if difference > limits.way:
-        # Of devices that train alone the weights are one's, or the average; each may have divided
-        # its gradient by all.
+        # If devices train alone, the weights are one device's or their average; each device may
+        # have divided its gradient by all.
         alone = [own / count, *each, *(one / count for one in each)]
         if any(reference.relative(found, -STEP * one) <= limits.way for one in alone):
             said = "does each device train alone?"

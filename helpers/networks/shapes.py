@@ -141,7 +141,7 @@ _SHAPES = Layers(
     block=lambda branch, downsample: branch | {"downsample": downsample or {}},
     zeros={},
 )
-"""Of which a network is its arrays' shapes."""
+"""Layers of which a network is the shapes of its arrays."""
 
 
 def head(network: str) -> str:

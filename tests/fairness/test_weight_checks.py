@@ -39,7 +39,7 @@ def test_equal_weights_pass() -> None:
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_devices_that_differ_within_an_epoch_fail(devices: int) -> None:
-    """Of one process, or of two; although they are equal again when the epoch has ended."""
+    """In one process or in two, although they are equal again at the end of the epoch."""
     found = weight_checks.together([process(), process({WHEN[1][0]: 7}, devices)])
     assert found.verdict == "fail"
     assert found.reason == "not the same after the first step: does each device train alone?"

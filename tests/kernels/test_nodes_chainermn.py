@@ -18,7 +18,7 @@ RANKS = 6
 
 
 class Naive(NaiveCommunicator):
-    """Of so many ranks, without MPI."""
+    """A communicator of so many ranks, without MPI."""
 
     size = RANKS
 
