@@ -20,7 +20,7 @@ import numpy as np
 from helpers.frameworks import cpu_cores, rank_info
 from helpers.networks import custom
 from helpers.networks.weights import Weights, canonical
-from helpers.training import launching, measuring, notebook_check, reporting, run_state
+from helpers.training import launching, measuring, notebook_check, run_state, showing
 from helpers.training.loop import Loop
 from helpers.training.notebook_recipe import Split
 from helpers.training.run_state import RunState
@@ -208,11 +208,11 @@ class Run(RunState):
 
     def chart(self) -> Any:
         """Return the monitor's chart of the whole run, a lane for each device."""
-        return reporting.chart(self)
+        return showing.chart(self)
 
     def report(self) -> None:
         """Show where the time went and what was measured, and finish the record."""
-        reporting.report(self)
+        showing.report(self)
 
     # What the functions above share
 

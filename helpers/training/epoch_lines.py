@@ -26,16 +26,10 @@ MOVING = ".progress"
 """The run's position within an epoch."""
 
 
-class _Last:
-    beat = -1.0
-
-
 def beat() -> None:
-    """A step was taken; at most once a second the file is touched."""
-    now = time.monotonic()
-    if watched() and now - _Last.beat >= 1:
-        _Last.beat = now
-        with suppress(OSError):  # other code reports a full disk
+    """A step was taken."""
+    with suppress(OSError):  # other code reports a full disk
+        if watched():
             Path(os.environ[VARIABLE]).touch()
 
 
@@ -76,7 +70,7 @@ class EpochLines:
         )
         line += f", {terminal.clock(left)} left" if left else ""
         self._printed = row["epoch"]
-        print(self._over_the_moving(line), flush=True)
+        self._print(line)
         say(line)
 
     def _show_within(self, steps: int) -> None:
@@ -92,10 +86,9 @@ class EpochLines:
         if watched():
             say(line, MOVING)
         else:
-            print(self._over_the_moving(line), end="", flush=True)
-            self._moving = len(line)
+            self._print(line, end="")
 
-    def _over_the_moving(self, line: str) -> str:
-        """The line as it takes the place of the moving one, if there is one."""
-        width, self._moving = self._moving, 0
-        return f"\r{line:<{width}}" if width else line
+    def _print(self, line: str, end: str = "\n") -> None:
+        """In the place of the moving line, if there is one; without an ``end`` it is the next."""
+        print(f"\r{line:<{self._moving}}" if self._moving else line, end=end, flush=True)
+        self._moving = 0 if end else len(line)

@@ -118,17 +118,15 @@ def explained(run: RunState) -> Iterator[None]:
     except BaseException as error:
         if not replicas.in_one():
             samplers.stop(run.monitor)
-        recipe = run.recipe
         if type(error) is KeyboardInterrupt:
             raise Interrupted(
                 "training was interrupted; run this cell to begin it again, or set resume = True "
-                f"and run all cells to continue after epoch {checkpoint.epochs_in(run.folder)} of "
-                f"{recipe.epochs}, which has a checkpoint"
+                "and run all cells to continue from the last checkpoint"
             ) from None
+        batch, crop = run.recipe.batch_size, run.recipe.crop
         if isinstance(error, MemoryError) or RAN_OUT.search(str(error)):
             raise UserError(
-                f"out of memory at {recipe.batch_size} images of {recipe.crop} px per device: set "
-                f"batch_size = {max(recipe.batch_size // 2, 1)}; a lower precision (bf16) needs "
-                "less"
+                f"out of memory at {batch} images of {crop} px per device: set batch_size = "
+                f"{max(batch // 2, 1)}; a lower precision (bf16) needs less"
             ) from error
         raise

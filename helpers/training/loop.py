@@ -83,7 +83,7 @@ class Loop:
         about |= {"items": items[name]} if name in items else {}
         self.phase_now = name
         when = "in the test" if name == "test" else f"in the validation of epoch {self._epoch}"
-        self.evaluation = EvaluationNotes(lambda: self.notes.look(when))
+        self.evaluation = EvaluationNotes(look=lambda: self.notes.look(when))
         if name == "train":
             kept = run.start.epoch + 1, run.recipe.epochs  # the epochs of which crops are kept
             self.notes.begin(self._epoch, keep=self._epoch in kept)

@@ -28,12 +28,10 @@ class NotebookRecipe(Recipe):
     rates: Sequence[float] | None = None  # of the fairness check's steps
 
     def factor(self, step: int, scale: float) -> float:
-        """The learning rate of a step, divided by the scaled rate, for a schedule.
+        """The learning rate of a step, from 0 over all epochs, divided by the scaled rate.
 
-        Args:
-            step: from 0, over all epochs.
-            scale: by what all devices together train faster than one. A warm-up climbs from the
-                rate of one device, a share of 1 / scale, to that of all.
+        ``scale`` is by what all devices together train faster than one: a warm-up climbs from
+        1 / scale, the rate of one device.
         """
         if self.rates is not None:
             return self.rates[min(step, len(self.rates) - 1)]
@@ -80,11 +78,7 @@ class Split:
         return len(self.rows)
 
     def read(self, i: int) -> np.ndarray:
-        """Image number ``i`` of the split, uint8 (height, width, 1 or 3).
-
-        Raises:
-            DataError: its file is damaged.
-        """
+        """Image number ``i``, uint8 (height, width, 1 or 3); DataError if its file is damaged."""
         return self.reader(self.rows[i])
 
 

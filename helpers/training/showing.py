@@ -1,6 +1,6 @@
 """What the notebook's process shows and records, also of what its replicas tell it.
 
-Each function that ``run.tell`` is given takes the run first.
+Each function that ``run.tell`` is given takes the run first. A run ends with its chart and report.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from matplotlib.ticker import MaxNLocator
 
 from helpers import terminal
 from helpers.fairness import check_results
+from helpers.frameworks import rank_info
 from helpers.record import sections, tasks
-from helpers.training import attribution, measurement_rounds
+from helpers.training import attribution, checkpoint, measurement_rounds, samplers
 from helpers.training.figure_style import WIDTH, heading, panels, styled
 from helpers.training.run_state import RunState
 
@@ -128,3 +129,34 @@ def summary(content: Mapping[str, Any]) -> pd.DataFrame:
     checks = [check["verdict"] for check in content["fairness"]["checks"]]
     rows["fairness check"] = check_results.counted(checks)
     return pd.DataFrame({"measured (95 % interval)": rows})
+
+
+def chart(run: RunState) -> Any:
+    """See :meth:`helpers.run.Run.chart`."""
+    samplers.stop(run.monitor)
+    rank_info.exchange(None)  # rank 0 reads the traces of all hosts
+    if run.rank:
+        return None
+    trace = samplers.read(run.folder)
+    utilisation = trace.summary()
+    run.record.add("monitor", trace.metadata())
+    run.record.add("energy", sections.energy(utilisation))
+    run.record.add("memory", sections.memory(utilisation, run.held))
+    return trace.plot()
+
+
+def report(run: RunState) -> None:
+    """See :meth:`helpers.run.Run.report`."""
+    if not rank_info.exchange("monitor" in run.record.content)[0]:
+        chart(run)
+    if run.rank:
+        return
+    content: Any = run.record.content
+    shares = attribution.attribute(content, run.setup.short)
+    run.record.add("attribution", shares)
+    print(shares["sentence"])
+    table(run, summary(run.record.content))
+    path = run.record.finish()
+    print(f"{path}\nWrite the report with: .venvs/lab/bin/rosetta report {path.parents[1].name}")
+    # Last: only a run that is whole needs none any more.
+    (run.folder / checkpoint.FILE).unlink(missing_ok=True)

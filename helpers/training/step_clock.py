@@ -16,7 +16,7 @@ from typing import Any, Self
 from helpers.training import epoch_lines
 
 Wait = Callable[[], None]
-TELL_SECONDS = 5.0
+TELL_SECONDS = 1.0
 
 
 class StepClock:
@@ -24,7 +24,8 @@ class StepClock:
 
     Args:
         completion: the framework module's ``queued``.
-        report: gets the number of steps done, at the start and every ``TELL_SECONDS`` or later.
+        report: gets the number of steps done, at the start and every ``TELL_SECONDS`` or later,
+            when a run also gives a sign of life.
     """
 
     def __init__(
@@ -92,9 +93,9 @@ class StepClock:
 
     def _note(self) -> None:
         self._done.append(time.perf_counter())
-        epoch_lines.beat()
         if self._done[-1] - self._told >= TELL_SECONDS:
             self._told = self._done[-1]
+            epoch_lines.beat()
             self._report(self.steps)
 
     def _watch(self) -> None:

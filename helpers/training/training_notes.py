@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import resource
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -51,13 +51,13 @@ def joined(parts: Iterable[Any]) -> np.ndarray:
     return np.concatenate([batch_arrays.in_memory(each) for each in parts])
 
 
+@dataclass(kw_only=True)
 class Batches:
     """The batches of a loop, as they were when they came."""
 
-    def __init__(self) -> None:
-        self.pixels: list[Any] = []
-        self._targets: list[Any] = []
-        self._numbers: list[Any] = []
+    pixels: list[Any] = field(default_factory=list)
+    _targets: list[Any] = field(default_factory=list)
+    _numbers: list[Any] = field(default_factory=list)
 
     def add(self, batch: Any, *, pixels: bool) -> None:
         """Keep a batch; its pixels only if asked to."""
@@ -196,18 +196,16 @@ class TrainingNotes:
         )
 
 
+@dataclass(kw_only=True)
 class EvaluationNotes(Batches):
-    """Which images of a split one process evaluated."""
+    """Which images of a split one process evaluated; ``look`` notes the weights that did."""
 
-    def __init__(self, look: Callable[[], None]) -> None:
-        """``look`` notes the weights of the first batch."""
-        super().__init__()
-        self._look = look
+    look: Callable[[], None]
 
     def batch(self, batch: Any) -> None:
         """The loop is going to evaluate this batch."""
         if not self._numbers:
-            self._look()
+            self.look()
         self.add(batch, pixels=not self._numbers)
 
     def evaluation(self, name: str, split: Split, run: RunState, processes: int) -> Evaluation:

@@ -16,7 +16,7 @@ from helpers import paths, record
 from helpers.__main__ import main
 from helpers.record import processes
 from helpers.runner import experiments, hangs, plans, progress_board
-from helpers.training import epoch_lines
+from helpers.training import epoch_lines, step_clock
 from helpers.training.step_clock import StepClock
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
@@ -127,10 +127,10 @@ def test_a_run_that_hangs_is_ended_and_says_so(suite: Suite) -> None:
 def test_steps_are_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hangs, "EVERY_SECONDS", 0.05)
     monkeypatch.setenv(epoch_lines.VARIABLE, str(tmp_path / epoch_lines.FILE))
+    monkeypatch.setattr(step_clock, "TELL_SECONDS", 0.05)
     watch = hangs.Watch(tmp_path, 0.01)
     with StepClock(lambda result: None) as clock:
         for _ in range(20):
-            monkeypatch.setattr(epoch_lines._Last, "beat", -1.0)  # each may touch the file
             clock.queued(None)
             time.sleep(0.06)
             watch.look()

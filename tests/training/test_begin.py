@@ -19,7 +19,7 @@ from helpers.frameworks.rank_info import Place
 from helpers.record import run_identity, this_notebook
 from helpers.results.comparison import Entry
 from helpers.run import Run
-from helpers.training import checkpoint, launching, parameters, reporting, samplers
+from helpers.training import checkpoint, launching, parameters, samplers, showing
 
 __all__ = ["images_fixture", "shell_fixture"]
 
@@ -179,7 +179,7 @@ def test_the_checkpoint_goes_only_once_the_record_is_whole(
     whole["epochs"] = [epoch | {"data_seconds": 0.1} for epoch in whole["epochs"]]
     for section in whole.keys() - run.record.content.keys():
         run.record.add(section, whole[section])
-    monkeypatch.setattr(reporting, "chart", Mock())
+    monkeypatch.setattr(showing, "chart", Mock())
     run.record.add("checkpoint", {"resumed_after": 0, "seconds": 0.0})
     full = Mock(return_value=left, side_effect=OSError(28, "No space left on device"))
     run.record.finish = full  # type: ignore[method-assign]
