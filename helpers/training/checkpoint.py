@@ -75,8 +75,6 @@ def save(
 def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
     """The start of ``run``: with ``resume`` the last checkpoint in its folder, else the beginning.
 
-    A user may edit a cell between two attempts: that is printed and recorded.
-
     Raises:
         UserError: the checkpoint cannot be read, or is of another recipe, images or framework.
     """

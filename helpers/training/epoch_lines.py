@@ -1,8 +1,4 @@
-"""Show the progress of a training, in its notebook or to the runner, which watches it.
-
-A line per finished epoch, a moving line within one, and a file that each step touches as a sign of
-life (``runner.hangs``).
-"""
+"""Show how far a training is, in its notebook or to the runner, which watches it for hangs."""
 
 from __future__ import annotations
 

@@ -171,8 +171,8 @@ class Loop:
         self.notes.evaluations.append(notes)
         found = metrics.of_epoch(split.targets, scores)
         own = next(iter(found.values()))
-        both_none = np.isnan(own) and np.isnan(metric)
-        self.notes.metrics.append(0.0 if both_none else abs(float(metric) - own))
+        none = np.isnan(own) and np.isnan(metric)
+        self.notes.metrics.append(0.0 if none else abs(float(metric) - own))
         return found, process_checks.mean_loss(scores.astype(np.float64), split.targets)
 
     def test(self, scores: np.ndarray, metric: float) -> None:

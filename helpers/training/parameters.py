@@ -75,6 +75,8 @@ class Setup:
 def resolve(
     notebook: str,
     framework: str = "",
+    nodes: int = 1,
+    simulated_nodes: bool = False,
     *,
     recipe: str = "auto",
     data: str | Path = "auto",
@@ -88,8 +90,6 @@ def resolve(
     epochs: int | str = "default",
     warmup_epochs: float | str = "default",
     cores_per_device: int | str = "auto",
-    nodes: int = 1,
-    simulated_nodes: bool = False,
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
@@ -130,15 +130,8 @@ def resolve(
     workers = default_workers(found, nodes, nodes == 1 or simulated_nodes)
     if isinstance(each, int):
         workers = each * found.count * nodes
-    return Setup(
-        found,
-        chosen.on(nodes * found.count),
-        folder,
-        Path(run).resolve(),
-        workers,
-        nodes=nodes,
-        simulated_nodes=simulated_nodes,
-    )
+    scaled, own = chosen.on(nodes * found.count), Path(run).resolve()
+    return Setup(found, scaled, folder, own, workers, nodes, simulated_nodes)
 
 
 def default_workers(devices: Devices, nodes: int = 1, virtual: bool = True) -> int:

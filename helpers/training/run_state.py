@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
-from inspect import signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -42,12 +41,7 @@ if TYPE_CHECKING:
     from helpers.training.checkpoint import Checkpoint
 
 R = TypeVar("R", bound="RunState")
-OF_LAUNCHERS = ("nodes", "simulated_nodes")
-PARAMETERS = {
-    name: parameter.default
-    for name, parameter in list(signature(parameters.resolve).parameters.items())[2:]
-    if name not in OF_LAUNCHERS
-}
+PARAMETERS: dict[str, Any] = parameters.resolve.__kwdefaults__ or {}
 """What a notebook's parameters cell may set apart from ``resume``, with the defaults."""
 
 
@@ -176,9 +170,9 @@ def _set_up(framework: ModuleType, notebook: str, given: Mapping[str, Any]) -> S
         setup = parameters.resolve(
             notebook,
             networks_of(module),
+            nodes,
+            virtual,
             **{name: given[name] for name in PARAMETERS},
-            nodes=nodes,
-            simulated_nodes=virtual,
         )
     if why := why_not(shipped, setup.nodes, setup.recipe.recipe.execution):
         raise UnsupportedError(why)
