@@ -58,7 +58,7 @@ def ours(folder: Path, interval: float) -> Iterator[Clock]:
 
 @contextmanager
 def sampling_thread(folder: Path, interval: float) -> Iterator[Clock]:
-    """The home-made way: a thread that polls and appends to lists."""
+    """Monitor as home-made scripts do, with a thread that polls and appends to lists."""
     import psutil
 
     handles: list[Any] = []

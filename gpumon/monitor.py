@@ -282,7 +282,7 @@ class Monitor:
 
 
 def create_files(monitor: Monitor) -> Lock:
-    """Delete an older trace of the name, and hold it for this monitor until the lock is released.
+    """Delete an older trace of this name, and reserve the name until the lock is released.
 
     Raises MonitorError where the files cannot be created, or another monitor writes them.
     """

@@ -53,7 +53,7 @@ def samples_file(prefix: Path) -> Path:
 
 
 def new_file(path: Path) -> Path:
-    """Where a long trace's samples are written again, before they take the file's place."""
+    """The file to which a long trace is rewritten before it replaces the old one."""
     return path.with_name(f".{path.name}.new")
 
 

@@ -81,7 +81,7 @@ class Entry:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Why its times are not comparable, apart from a resume, which ``run`` names."""
+        """The reasons why its times are not comparable, except a resume, which ``run`` names."""
         found = comparability.flags(self.content)
         return tuple(flag for flag in found if flag != comparability.RESUMED)
 

@@ -16,7 +16,7 @@ def own_length(part: Any) -> int:
 
 
 def kept(part: Any) -> Any:
-    """Such an array as it is now, for later; no device is waited for.
+    """Keep such an array as it is now, without waiting for a device.
 
     A copy, because its loader may fill it again; but JAX's and TensorFlow's arrays never change.
     """

@@ -65,7 +65,7 @@ class Setup:
 
     @property
     def short(self) -> str:
-        """How a sentence names them: "4 GPUs", "2 simulated nodes with 2 GPUs each"."""
+        """Their name in a sentence: "4 GPUs", "2 simulated nodes with 2 GPUs each"."""
         if self.nodes == 1:
             return self.devices.short
         nodes = f"{self.nodes} {'simulated ' * self.simulated_nodes}nodes"
