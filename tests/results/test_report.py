@@ -11,7 +11,6 @@ import records
 
 from helpers import paths
 from helpers.__main__ import main
-from helpers.record.sections import throughput
 from helpers.results import (
     caveats,
     charts,
@@ -164,14 +163,6 @@ def test_other_programs_disturb_a_run_from_a_tenth_of_its_cores_on(tmp_path: Pat
     said = caveats.remarks(compared).frame["remark"]
     assert "1.4 of 2 cores" in said["PyTorch"]
     assert "no /proc" in said["Chainer"] and not said.str.contains("0.19").any()
-
-
-def test_rounds_that_lie_far_apart_are_said(tmp_path: Path) -> None:
-    apart = throughput([100.0, 100.0, 140.0])
-    compared = records.load(tmp_path, records.make("PyTorch", files=apart), records.make("Keras"))
-    said = caveats.remarks(compared).frame["remark"]
-    (named,) = said.index[said.str.contains("round")]
-    assert named == "PyTorch" and "1.4 times" in said[named]
 
 
 def test_repeats_are_told_by_median_and_spread(tmp_path: Path) -> None:
