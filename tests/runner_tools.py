@@ -20,7 +20,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from helpers import paths
 from helpers.__main__ import main
 from helpers.frameworks import cpu_cores
-from helpers.runner import experiments, kernel_processes, run_experiment
+from helpers.launch.failures import RankError
+from helpers.runner import experiments, ranks, run_experiment
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -129,19 +130,18 @@ class Suite:
     def without_kernels(self) -> None:
         """From now on notebooks run in this process: for what the runner makes of their runs."""
 
-        def execute(source: Path, target: Path, parameters: dict[str, Any], **_: Any) -> None:
-            from nbclient.exceptions import CellExecutionError
-
+        def execute(source: Path, target: Path, given: dict[str, Any], *_: Any, **__: Any) -> None:
             content, known = nbformat.read(source, 4), dict[str, Any]()
             for cell in content.cells:
                 try:
                     exec(cell.source if cell.cell_type == "code" else "", known)
                 except Exception as error:
-                    raise CellExecutionError("", type(error).__name__, str(error)) from None
-                known |= parameters if "parameters" in cell.metadata.get("tags", []) else {}
+                    kind = type(error).__name__
+                    raise RankError(f"{kind}: {error}", kind) from None
+                known |= given if "parameters" in cell.metadata.get("tags", []) else {}
             nbformat.write(content, target)
 
-        self.patch.setattr(kernel_processes, "execute", execute)
+        self.patch.setattr(ranks, "execute", execute)
 
     def start(
         self,

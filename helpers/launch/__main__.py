@@ -1,23 +1,25 @@
-"""The program of a rank: join the other ranks by MPI, and run a notebook's cells in this process.
+"""Run a notebook's cells in this process, as a rank if it is one of several: it joins them by MPI.
 
     mpiexec -n 2 python -m helpers.launch NOTEBOOK ORDER
 
 ``helpers.runner.ranks`` starts it. A kernel would be a child, and a child loses the descriptors by
-which MPI's ranks meet. ORDER is JSON: see ``place.of_all``. The rank has torchrun's variables
-before any cell runs, so that notebook code finds the same variables as a script. Rank 0 writes the
-notebook back with its output; the others write theirs into ``rank-1`` and so on next to it.
+which MPI's ranks meet. ORDER is JSON: see ``place.of_all``; ``{}`` for one process. A rank has
+torchrun's variables before any cell runs, so that notebook code finds the same variables as a
+script. Rank 0 writes the notebook back with its output; the others write theirs into ``rank-1`` and
+so on next to it.
 """
 
 import importlib
 import importlib.util
 import json
 import os
-import re
+import signal
 import socket
 import sys
 import time
 import traceback
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -31,38 +33,49 @@ LOOK_SECONDS = 0.005
 
 
 def main(notebook: Path, order: Mapping[str, Any]) -> None:
-    """Run the notebook as one of several ranks; an error ends the process, and with it all."""
-    name, rank = os.environ.get(rank_info.SLURM_NODE) or socket.gethostname(), -1
+    """Run the notebook, alone or as one of several ranks; an error ends the process, and all."""
+    name, rank, own = "", 0, notebook
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell put us behind
     try:
-        from mpi4py import MPI  # joins MPI; not in processes that import this module again
-
-        world = MPI.COMM_WORLD.Dup()  # the framework may use the first one
-        rank = world.Get_rank()
-
-        def gather(value: Any) -> list[Any]:
-            waiting = world.Ibarrier()
-            while not waiting.Test():
-                time.sleep(LOOK_SECONDS)
-            found: list[Any] = world.allgather(value)
-            return found
-
         content = json.loads(notebook.read_text(encoding="utf-8"))
-        failures.tell(rank=rank, host=name, process=os.getpid())
-        version = re.search(r"\d[\w.]*", MPI.Get_library_version())
-        about = {"launcher": "mpiexec", "launcher_version": version[0] if version else "unknown"}
-        here = place.of_all(gather, rank, name, {**order, "about": about})
-        _check_hosts(here, virtual=order["virtual"])
-        _take(here, order["framework"])
-        own = notebook if rank == 0 else notebook.parent / f"rank-{rank}" / notebook.name
+        if order:
+            from mpi4py import MPI  # joins MPI; not in processes that import this module again
+
+            world = MPI.COMM_WORLD.Dup()  # the framework may use the first one
+            rank = world.Get_rank()
+            name = os.environ.get(rank_info.SLURM_NODE) or socket.gethostname()
+            failures.tell(rank=rank, host=name, process=os.getpid())
+            _join(world, name, order)
+            own = notebook if rank == 0 else notebook.parent / f"rank-{rank}" / notebook.name
         cells.execute(content, own, lambda cell: failures.tell(rank=rank, cell=cell))
-        gather(None)
+        rank_info.exchange(None)
         failures.tell(rank=rank, done=True)
         sys.stdout.flush()
     except BaseException as error:
-        failures.tell_why(rank, name, error)
+        unwritten = isinstance(error, OSError) and str(error.filename) == str(own)
+        more = {"unwritten": error.errno} if unwritten else {}  # type: ignore[attr-defined]
+        failures.tell_why(rank, name, error, **more)
         traceback.print_exc()
+        if not order:
+            signal.pause()  # the runner ends this process, and first looks for all that it started
         os._exit(1)  # Python's own end would wait for all others
+
+
+def _join(world: Any, name: str, order: Mapping[str, Any]) -> None:
+    """Find this rank's place among all ranks, and take it."""
+
+    def gather(value: Any) -> list[Any]:
+        waiting = world.Ibarrier()
+        while not waiting.Test():
+            time.sleep(LOOK_SECONDS)
+        found: list[Any] = world.allgather(value)
+        return found
+
+    about = {"launcher": "mpiexec", "launcher_version": version("mpich")}
+    here = place.of_all(gather, world.Get_rank(), name, {**order, "about": about})
+    _check_hosts(here, virtual=order["virtual"])
+    _take(here, order["framework"])
 
 
 def _check_hosts(here: Place, *, virtual: bool) -> None:

@@ -43,13 +43,18 @@ def tell(**what: Any) -> None:
     os.write(2, f"\n{MARK}{json.dumps(what)}\n".encode())
 
 
-def tell_why(rank: int, host: str, error: BaseException | str) -> None:
-    """Tell the runner why this rank ends: a user's mistake is every rank's alike."""
+def tell_why(rank: int, host: str, error: BaseException | str, **more: Any) -> None:
+    """Tell the runner why this rank ends; without a ``host`` it is the only process.
+
+    A user's mistake is every rank's alike.
+    """
     kind = "" if isinstance(error, str) else type(error).__name__
-    said = f"rank {rank} on {host}: {error if isinstance(error, str) else in_a_line(error)}"
-    if isinstance(error, FOR_USERS):
+    said = error if isinstance(error, str) else in_a_line(error)
+    if host and isinstance(error, FOR_USERS):
         said = str(error).partition("\n")[0]
-    tell(rank=rank, error=said[:LONGEST], ename=kind, time=time.time())
+    elif host:
+        said = f"rank {rank} on {host}: {said}"
+    tell(rank=rank, error=said[:LONGEST], ename=kind, time=time.time(), **more)
 
 
 def heard(line: str) -> dict[str, Any] | None:
@@ -72,12 +77,13 @@ def earliest(told: Sequence[Mapping[str, Any]], printed: str) -> RankError | Non
         joined = (said for said in told if said.get("process") == process)
         victim = next(joined, {"rank": "of unknown number", "host": host})
         if victim["rank"] not in errors:
-            return RankError(f"rank {victim['rank']} on {victim['host']}: {_how(number)}")
+            return RankError(f"rank {victim['rank']} on {victim['host']}: {how(number)}")
     first = min(errors.values(), key=lambda said: float(said["time"]), default=None)
     return None if first is None else RankError(first["error"], first["ename"])
 
 
-def _how(number: int) -> str:
+def how(number: int) -> str:
+    """What an exit code says, or a signal's number."""
     if number == signal.SIGKILL:
         return "killed (signal 9; out of memory?)"
     return f"killed (signal {number})" if number in SIGNALS else f"ended with exit code {number}"

@@ -28,7 +28,6 @@ class Watch:
     """Watch a run that writes into ``folder``: call :meth:`look` often while it runs.
 
     ``heard`` gets each line that the run says, and whether it is soon replaced.
-    ``printed`` returns the number of characters that the run has printed.
     """
 
     def __init__(
@@ -36,9 +35,8 @@ class Watch:
         folder: Path,
         minutes: float,
         heard: Callable[[str, bool], None] = lambda text, moving: None,
-        printed: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._folder, self._minutes, self._heard, self._printed = folder, minutes, heard, printed
+        self._folder, self._minutes, self._heard = folder, minutes, heard
         self._said = {FILE: "", MOVING: ""}
         self._seen, self._looked, self._waited = self._changes(), time.monotonic(), 0.0
 
@@ -79,8 +77,8 @@ class Watch:
             (self._folder / name).unlink(missing_ok=True)
 
     def _changes(self) -> set[tuple[str, int]]:
-        """What is printed, and when each file last changed, but for what is written on a clock."""
-        found = {("", self._printed())}
+        """When each file last changed, the log among them, but for what is written on a clock."""
+        found = set[tuple[str, int]]()
         with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:
                 sampled = entry.name.startswith("trace") and not entry.name.endswith(PHASES)

@@ -147,8 +147,8 @@ def is_simulated(plan: Plan, run: PlannedRun) -> bool:
     return run.nodes > 1 and launchers.choose(plan.launcher, run.nodes).virtual
 
 
-def order_of(plan: Plan, run: PlannedRun) -> ranks.Order:
-    """The ranks that a run needs."""
+def order_of(plan: Plan, run: PlannedRun) -> ranks.Order | None:
+    """The ranks that a run needs; None for one process."""
     kind = devices.resolve(run.devices, cpu_cores.SHARED).kind
     on = run.nodes, run.devices, kind
     return ranks.order(run.notebook, run.kernel, plan.launcher, *on)
@@ -156,10 +156,9 @@ def order_of(plan: Plan, run: PlannedRun) -> ranks.Order:
 
 def _check_launcher(plan: Plan, run: PlannedRun) -> None:
     """Check that the launcher can start a run's ranks, unless the run will be skipped."""
-    if why_skipped(plan, run) or not ranks.are_needed(run.notebook, run.kernel, run.nodes):
-        return
     try:
-        order_of(plan, run)
+        if not why_skipped(plan, run):
+            order_of(plan, run)
     except UserError as error:
         raise UserError(f"{run.notebook}: {error}") from None
 

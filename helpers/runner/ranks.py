@@ -1,8 +1,8 @@
-"""Run a notebook in several processes, its ranks, on one machine or on several.
+"""Run a notebook in a process, or in several, its ranks, on one machine or on several.
 
-``mpiexec`` starts the ranks (``helpers.launch.launchers``), and ends all when one dies. Each runs
-the whole notebook (``python -m helpers.launch``). This module waits for them, shows the progress of
-rank 0, and finds the earliest cause of a failure in what the ranks tell.
+Each runs the whole notebook (``python -m helpers.launch``). ``mpiexec`` starts the ranks
+(``helpers.launch.launchers``), and ends all when one dies. This module waits for them, shows the
+progress of rank 0, and finds the earliest cause of a failure in what they tell.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Thread
+from types import MappingProxyType
 from typing import Any
 
 from helpers import paths
+from helpers.errors import naming
 from helpers.frameworks import Row, original, rank_info, row_of, temporary_files
 from helpers.launch import failures, launchers
 from helpers.launch.failures import RankError
@@ -30,12 +32,12 @@ from helpers.launch.launchers import Launcher
 from helpers.record import this_notebook
 from helpers.runner import environment_variables, hangs, kernel_processes, notebook_links, shutdown
 
-LOG = "ranks.log"
-"""The file in the run's folder with the output of the launcher and the ranks."""
+LOG, LOG_OF_ONE = "ranks.log", "kernel.log"
+"""The files in the run's folder with the output of the launcher and the ranks; of one process."""
 CLOSING_SECONDS = 10.0
 """The time for all ranks to end once one has failed, or all have come to the notebook's end."""
 POLITE_SECONDS = 5.0
-"""The time for the launcher to end its ranks, before it is killed."""
+"""The time for the launcher to end its ranks, before they are killed."""
 LOOK_SECONDS = 0.05
 LAST_LINES = 1000
 """The last printed lines, in which the launcher names the process that died."""
@@ -59,12 +61,6 @@ class Order:
         return self.launcher.nodes * self.ranks_a_node
 
 
-def are_needed(notebook: str, kernel: str, nodes: int) -> bool:
-    """Whether a notebook runs in ranks, and not in one kernel."""
-    row = _row_of(notebook)
-    return nodes > 1 or bool(row and row.ranks_only)
-
-
 def _row_of(notebook: str) -> Row | None:
     """The row of a notebook, or of the notebook that it was copied from."""
     code = "\n".join(this_notebook.code_cells(paths.NOTEBOOKS / f"{notebook}.ipynb")[0])
@@ -72,13 +68,19 @@ def _row_of(notebook: str) -> Row | None:
     return row_of(original(notebook, named[1] if named else ""))
 
 
-def order(notebook: str, kernel: str, launcher: str, nodes: int, devices: int, kind: str) -> Order:
-    """The ranks of a notebook on its nodes; ``launcher`` is that of ``launchers.choose``.
+def order(
+    notebook: str, kernel: str, launcher: str, nodes: int, devices: int, kind: str
+) -> Order | None:
+    """The ranks of a notebook on its nodes; None if it runs in one process.
+
+    ``launcher`` is that of ``launchers.choose``.
 
     Raises:
         UserError: the environment has no launcher.
     """
     row = _row_of(notebook)
+    if nodes == 1 and not (row and row.ranks_only):
+        return None
     chosen = launchers.choose(launcher, nodes)
     each = devices if row and row.rank_a_device else 1
     chosen.command(Path(kernel_processes.start_of(kernel)[0]), each)
@@ -89,17 +91,21 @@ def execute(
     source: Path,
     target: Path,
     parameters: Mapping[str, Any],
-    order: Order,
+    order: Order | None = None,
     *,
     kernel: str,
     reached: Callable[[str, int, int], None] = lambda section, cell, cells: None,
-    heard: Callable[[str, bool], None] = lambda line, moving: None,
-    stall_minutes: float = 0.0,
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
+    **how: Any,
 ) -> None:
-    """Run the notebook ``source`` in all ranks, as ``kernel_processes.execute`` does in a kernel.
+    """Run the notebook ``source`` in a kernel's environment: see :func:`run`.
 
     Rank 0's becomes ``target``; the others' are in ``rank-1`` and so on, next to it.
+
+    Args:
+        parameters: for the cell tagged ``parameters``.
+        reached: called at each cell with the section's heading, the cell and how many there are.
+        environment: variables in addition to the runner's and the kernel's.
     """
     import nbformat
 
@@ -113,75 +119,95 @@ def execute(
         python=Path(python),
         cwd=source.parent,
         reached=lambda cell: reached(sections[cell], cell + 1, len(sections)),
-        heard=heard,
-        stall_minutes=stall_minutes,
-        environment=variables | {this_notebook.VARIABLE: str(source)} | dict(environment or {}),
+        environment=variables | {this_notebook.VARIABLE: str(source)} | dict(environment),
+        **how,
     )
 
 
 def run(
     notebook: str,
     target: Path,
-    order: Order,
+    order: Order | None,
     *,
     python: Path,
     cwd: Path,
     environment: Mapping[str, str],
     reached: Callable[[int], None] = lambda cell: None,
     heard: Callable[[str, bool], None] = lambda line, moving: None,
+    settled: Callable[[], bool] = lambda: True,
     stall_minutes: float = 0.0,
 ) -> None:
-    """Run a notebook in all ranks, until each has come to its end.
+    """Run a notebook in all ranks, or in one process, until each has come to its end.
 
-    No rank and no process of a rank is left afterwards, on any host.
+    Whatever happens, no process that was started here or by it is left afterwards, on any host, and
+    nothing of it in the temporary folder. Ctrl-C reaches one process as KeyboardInterrupt first, so
+    that it can write down what it has.
 
     Args:
         notebook: the text of its file, with its parameters.
         reached: called with the number of each cell that rank 0 comes to.
+        heard: called with each line that the run says of itself, and whether it is soon replaced.
+        settled: once it was interrupted, whether one process has written down what it has.
+        stall_minutes: without a step, output or section, after which it is ended; 0: never.
 
     Raises:
         RankError: one failed or died; the message is the earliest cause.
         hangs.Stalled: they made no progress for ``stall_minutes``.
         OSError: a file of the run cannot be written.
     """
-    command = order.launcher.command(python, order.ranks_a_node)
-    about = json.dumps(asdict(order.launcher) | asdict(order))
-    command += [str(python), "-m", "helpers.launch", str(target), about]
-    if shutil.which("setpriv"):  # the launcher, and so its ranks, end with this process
+    about = json.dumps(asdict(order.launcher) | asdict(order) if order else {})
+    command = [str(python), "-m", "helpers.launch", str(target), about]
+    if order:
+        command = order.launcher.command(python, order.ranks_a_node) + command
+    if shutil.which("setpriv"):  # it, or the launcher and so its ranks, end with this process
         command = ["setpriv", "--pdeathsig", "TERM", *command]
+    log = target.with_name(LOG if order else LOG_OF_ONE)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(notebook, encoding="utf-8")
+    with naming(target):
+        target.write_text(notebook, encoding="utf-8")
     told: list[dict[str, Any]] = []
     printed: deque[str] = deque(maxlen=LAST_LINES)
-    with temporary_files.own("rosetta-") as own:
+    with shutdown.held(), temporary_files.own("rosetta-") as own:
         variables = environment_variables.for_a_kernel(os.environ) | dict(environment)
         variables |= {"TMPDIR": own, rank_info.VARIABLE: str(target.parent)}
-        with shutdown.held():
-            process = subprocess.Popen(
-                command,
-                cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=_for(order.launcher, variables),
-                text=True,
-                errors="replace",
-                start_new_session=True,  # Ctrl-C is the runner's alone
-            )
-        listening = Thread(target=_listen, args=(process, target.parent / LOG, told, printed))
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=_for(order.launcher, variables) if order else variables,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # Ctrl-C is the runner's alone
+        )
+        kernel_processes.note_leader(target.parent, process.pid)
+        listening = Thread(target=_listen, args=(process, log, told, printed), daemon=True)
         watch = hangs.Watch(target.parent, stall_minutes, heard)
         try:
             listening.start()
-            _wait(process, told, order.ranks, reached, watch)
+            _wait(process, told, order, reached, watch)
+        except BaseException:
+            if not order:
+                kernel_processes.interrupt(process.pid, settled)
+            raise
         finally:
-            with shutdown.held():
-                _end(process)
-                listening.join(POLITE_SECONDS)
+            if order and process.poll() is None:  # so that the launcher ends other hosts' ranks
+                os.killpg(process.pid, signal.SIGTERM)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(POLITE_SECONDS)
+            kernel_processes.end(process.pid)
+            process.wait()
+            listening.join(POLITE_SECONDS)
             watch.close()
-    if sum("done" in said for said in told) < order.ranks:
-        raise failures.earliest(told, "".join(printed)) or RankError(
-            f"mpiexec ended with exit code {process.returncode}: see {target.parent / LOG}"
-        )
+            (target.parent / kernel_processes.LEADER).unlink(missing_ok=True)
+    if sum("done" in said for said in told) < (order.ranks if order else 1):
+        died = f"mpiexec ended with exit code {process.returncode}: see {log}"
+        if not order:
+            died = f"the kernel: {failures.how(abs(process.returncode))}: see {log.name}"
+            for number in (said["unwritten"] for said in told if "unwritten" in said):
+                raise OSError(number, os.strerror(number), str(target))
+        raise failures.earliest(told, "".join(printed)) or RankError(died)
 
 
 def _listen(
@@ -189,7 +215,7 @@ def _listen(
 ) -> None:
     """Keep what the ranks tell, and write what they and the launcher print into the log."""
     assert process.stdout is not None
-    with log.open("ab", buffering=0) as file:
+    with process.stdout, log.open("wb", buffering=0) as file:
         for line in process.stdout:
             if said := failures.heard(line):
                 told.append(said)
@@ -202,7 +228,7 @@ def _listen(
 def _wait(
     process: subprocess.Popen[str],
     told: list[dict[str, Any]],
-    ranks: int,
+    order: Order | None,
     reached: Callable[[int], None],
     watch: hangs.Watch,
 ) -> None:
@@ -217,7 +243,9 @@ def _wait(
                 watch.hear()
                 reached(said["cell"])
         failed = any("error" in said for said in told)
-        if failed or sum("done" in said for said in told) == ranks:
+        if failed and not order:
+            return  # it waits to be ended together with what it has started
+        if failed or sum("done" in said for said in told) == (order.ranks if order else 1):
             ended = ended or time.monotonic()
             if time.monotonic() - ended > CLOSING_SECONDS:
                 return
@@ -236,13 +264,3 @@ def _for(launcher: Launcher, environment: Mapping[str, str]) -> dict[str, str]:
         found["FI_TCP_IFACE"] = launcher.interface
     # Hydra's srun, which starts a process for each node, would bind all ranks of it to one core.
     return found | {"SLURM_CPU_BIND": "none"}
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """End the launcher and its ranks; harmless when they have ended."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(POLITE_SECONDS)

@@ -14,9 +14,7 @@ or ``--name`` names it and runs of it failed.
 
 import shutil
 import signal
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -55,7 +53,7 @@ def run(
 
     0: everything finished. 1: a run failed or was skipped, or Compare or the report failed.
     Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt once the kernel is gone and the
-    record is written. ``stall_minutes`` is as of ``kernel_processes.execute``.
+    record is written. ``stall_minutes`` is as of ``ranks.run``.
     """
     if dry_run:
         experiment = experiments.choose(plan, name=name, resume=resume)
@@ -64,7 +62,7 @@ def run(
         return 0
     if name is not None:
         experiments.check_name(name)
-    import_module("nbclient")  # takes a moment, which is no run's time
+    import_module("nbformat")  # takes a moment, which is no run's time
     with (
         locks.only_one(),
         shutdown.in_order(),
@@ -164,7 +162,7 @@ def _one(experiment: Experiment, run: PlannedRun, shown: Board) -> None:
 def _execute(
     experiment: Experiment, run: PlannedRun, shown: Board, gpus: str, resumes: bool
 ) -> Exception | None:
-    """Execute a run's notebook, in a kernel or by ranks; the error that ended it, or None.
+    """Execute a run's notebook; the error that ended it, or None.
 
     OSError is raised where what the runner itself writes cannot be written.
     """
@@ -178,23 +176,17 @@ def _execute(
         "execution": run.execution,
         "resume": resumes,
     }
-    execute: Callable[..., None]
     shown.show(f"starting kernel {run.kernel}")
     try:
-        if ranks.are_needed(run.notebook, run.kernel, run.nodes):
-            execute = partial(ranks.execute, order=preflight.order_of(plan, run))
-        else:
-            execute = partial(
-                kernel_processes.execute,
-                settled=lambda: experiment.record_of(run)["state"] != "running",
-            )
-        execute(
+        ranks.execute(
             paths.NOTEBOOKS / f"{run.notebook}.ipynb",
             folder / this_notebook.EXECUTED,
             given,
+            preflight.order_of(plan, run),
             kernel=run.kernel,
             reached=shown.reached,
             heard=shown.tell,
+            settled=lambda: experiment.record_of(run)["state"] != "running",
             stall_minutes=experiment.stall_minutes,
             environment=_environment(experiment, run, gpus),
         )
@@ -250,7 +242,7 @@ def _compare(experiment: Experiment, shown: Board) -> str | None:
     source = paths.NOTEBOOKS / "Compare.ipynb"
     shown.note(f"Comparing ({source.name})")
     try:
-        kernel_processes.execute(
+        ranks.execute(
             source,
             experiment.folder / source.name,
             {"runs": str(experiment.folder)},

@@ -7,10 +7,8 @@ experiment on GPUs (``helpers.runner.preflight``), and ``rosetta doctor`` on req
 
 import json
 import os
-import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +24,7 @@ from helpers.runner import environment_variables, kernel_processes, shutdown
 
 LIMIT_SECONDS, COMPILING_SECONDS = 300.0, 1800.0
 """It takes about ten; the second where the driver first has to compile a library's code."""
+LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,6 @@ def test(kernel: str, on: Devices, gpus: Sequence[Gpu], *, log: Path) -> Outcome
     if problem := installed.problem(kernel, gpus):
         return Outcome(kernel, on, 0.0, problem)
     python, variables = kernel_processes.start_of(kernel)
-    if re.fullmatch(r"python[\d.]*", python):  # Jupyter also uses its own Python here
-        python = sys.executable
     variables = environment_variables.for_a_kernel(os.environ) | variables
     if gpus:
         variables["CUDA_VISIBLE_DEVICES"] = devices.cuda_names(gpus)
@@ -97,7 +94,7 @@ def _run(command: list[str], variables: dict[str, str], output: Any, limit: floa
             end = time.monotonic() + limit
             while process.poll() is None and time.monotonic() < end:
                 shutdown.check()
-                time.sleep(kernel_processes.LOOK_SECONDS)
+                time.sleep(LOOK_SECONDS)
             if process.returncode is None:
                 process.send_signal(signal.SIGUSR1)  # it prints where it hangs
                 time.sleep(1)

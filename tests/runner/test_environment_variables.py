@@ -7,7 +7,7 @@ import pytest
 from runner_tools import Suite, images_fixture, suite_fixture
 
 from helpers import paths
-from helpers.runner import environment_variables, kernel_processes
+from helpers.runner import environment_variables, ranks
 
 __all__ = ["images_fixture", "suite_fixture"]
 
@@ -41,7 +41,7 @@ def test_nothing_of_the_shells_runs_in_a_kernel_or_replaces_a_package(
     config.write_text(PLANTED.format(str(ran), "profile"))
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     suite.notebook("PyTorch_MultiGPU", LOOK)
-    kernel_processes.execute(
+    ranks.execute(
         paths.NOTEBOOKS / "PyTorch_MultiGPU.ipynb",
         suite.folder / "executed.ipynb",
         {"run": str(suite.folder)},
