@@ -1,15 +1,11 @@
 """The framework-specific helper functions for JAX.
 
-Specific to JAX: one process drives all devices of its node, and those of all nodes form a mesh of
-one axis, ``replica``; ``devices`` holds the node's, and how nodes are joined is in ``jax_ranks``. A
-model is a module of Flax NNX, an optimiser is ``nnx.Optimizer``. Images are channels-last,
-convolutions HWIO, OIHW in the canonical layout, and the classifier is transposed. Random keys are
-no weights.
+One process drives all devices of its node, and those of all nodes form a mesh of one axis,
+``replica``. A model is a module of Flax NNX. Random keys are no weights.
 
-XLA compiles each step before it runs, in every run: kept programs would make a first step depend on
-which runs there were before. What the fairness check computes is not optimised (``ONCE``). JAX
-computes in float64 only inside ``jax.enable_x64``, and here on the CPU, unless over several GPUs:
-for a GPU, XLA would time the algorithms of each convolution first.
+What the fairness check computes is not optimised (``ONCE``). JAX computes in float64 only inside
+``jax.enable_x64``, and here on the CPU, unless over several GPUs: for a GPU, XLA would time the
+algorithms of each convolution first.
 """
 
 import os
@@ -24,13 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from helpers.frameworks import jax_ranks, libraries, precisions, weight_layout
 from helpers.frameworks.interface import Seen, Watch
 from helpers.frameworks.jax_ranks import AXIS
-from helpers.frameworks.jax_rule import ONCE, Probe
+from helpers.frameworks.jax_rule import ONCE, constants, rates
 from helpers.networks import custom
 from helpers.networks import jax as networks
 from helpers.recipe import RECIPES
@@ -110,7 +107,9 @@ def queued(device: Device) -> Callable[[], None] | None:
 
 def watch(replica: Any) -> Watch:
     network, optimizer = replica.network, replica.optimizer
-    probe = Probe(optimizer.tx, nnx.as_pure(nnx.state(network, optimizer.wrt)))
+    weights = nnx.as_pure(nnx.state(network, optimizer.wrt))
+    numbers = sum(each.size for each in jax.tree.leaves(weights))
+    like = jax.tree.map(lambda each: 0.0, weights)
     types, call = set(), nnx.Conv.__call__
 
     def noting(layer: nnx.Conv, *given: Any, **options: Any) -> Any:
@@ -122,14 +121,14 @@ def watch(replica: Any) -> Watch:
 
     def seen() -> Seen:
         nnx.Conv.__call__ = call
-        name, found = probe.constants()
+        name, found = constants(optimizer.tx, like)
         return Seen(
             name,
             {what: values.tolist() for what, values in found.items()},
             "/".join(sorted(types)) or None,
             "compiled (jax.jit, XLA)",
             jax.config.jax_default_matmul_precision != "float32",
-            weights=probe.weights,
+            weights=numbers,
         )
 
     def held() -> list[np.ndarray]:
@@ -138,16 +137,12 @@ def watch(replica: Any) -> Watch:
         return [np.asarray(last)] if shards is None else [np.asarray(each.data) for each in shards]
 
     return Watch(
-        partial(next, probe.rates(int(optimizer.step[...]))),
+        partial(next, rates(optimizer.tx, like, int(optimizer.step[...]))),
         lambda: int(optimizer.step[...]),
         seen,
         held,
         live=False,
     )
-
-
-def free_memory(devices: Sequence[Device]) -> None:
-    """XLA keeps its pool."""
 
 
 def as_loaded(pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> Any:
@@ -163,7 +158,8 @@ def set_epoch(loader: Any, epoch: int) -> None:
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
-    return float(jax_ranks.gathered(np.array(seconds)).max())
+    with jax.enable_x64(True):
+        return float(multihost_utils.process_allgather(np.array(seconds)).max())
 
 
 OF_WEIGHTS = nnx.Not(nnx.RngState)
@@ -184,22 +180,26 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 def load_optimizer(replica: Any, state: Mapping[str, np.ndarray], step: int) -> None:
     """Optax's schedules count the steps themselves."""
     held = nnx.to_flat_state(nnx.state(replica.optimizer))
-    loaded = {path: each.replace(jnp.array(state[_path(path)])) for path, each in held}
+    loaded = {path: each.replace(jnp.array(state["/".join(map(str, path))])) for path, each in held}
     nnx.update(replica.optimizer, nnx.from_flat_state(loaded))
 
 
 def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
     held = nnx.to_flat_state(nnx.state(replica.optimizer))
-    return {_path(path): np.array(each[...]) for path, each in held}
-
-
-def _path(path: tuple[Any, ...]) -> str:
-    return "/".join(map(str, path))
+    return {"/".join(map(str, path)): np.array(each[...]) for path, each in held}
 
 
 def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
     """A state for ``nnx.update``; the networks are built with the recipe's epsilon and momentum."""
-    return _filled(nnx.state(model, OF_WEIGHTS), weights, custom.is_own(model))
+    flat, is_own = dict(nnx.to_flat_state(nnx.state(model, OF_WEIGHTS))), custom.is_own(model)
+    names = {path: _name(path, is_own) for path in flat}
+    weight_layout.check({names[path]: each for path, each in flat.items()}, weights)
+    return nnx.from_flat_state(
+        {
+            path: each.replace(jnp.array(weight_layout.last(weights[names[path]])))
+            for path, each in flat.items()
+        }
+    )
 
 
 def _arrays_of(state: Any, is_own: bool) -> dict[str, np.ndarray]:
@@ -212,19 +212,6 @@ def _name(path: tuple[Any, ...], is_own: bool) -> str:
     """torchvision's name of a variable; in a custom network, its path."""
     *way, last = map(str, path)
     return ".".join([*way, last if is_own else _CANONICAL.get(last, last)])
-
-
-def _filled(state: Any, arrays: Mapping[str, np.ndarray], is_own: bool) -> Any:
-    """A state with these canonical arrays in it; every one of them, and no other."""
-    flat = dict(nnx.to_flat_state(state))
-    names = {_name(path, is_own): variable for path, variable in flat.items()}
-    weight_layout.check(names, arrays)
-    return nnx.from_flat_state(
-        {
-            path: variable.replace(jnp.array(weight_layout.last(arrays[_name(path, is_own)])))
-            for path, variable in flat.items()
-        }
-    )
 
 
 def exact(
@@ -245,9 +232,7 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
     model.eval()
     outputs = getattr(model, model.head).out_features
     targets = np.zeros((len(images), outputs), np.float32)
-    on_gpu = jax_ranks.HELD[0].platform != "cpu"
-    alone = on_gpu and _dtype(model) == np.float64  # then it is the CPU
-    return _of_all(model, images, targets, jax_ranks.HELD[:1] if alone else jax_ranks.HELD)[2]
+    return _of_all(model, images, targets, jax_ranks.HELD)[2]
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -318,7 +303,9 @@ def _of_all(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray], np.ndarray]:
     """Mean loss, its gradients, and this process's logits."""
-    order, counts = _equal_shares(len(images), len(devices))
+    # shard_map requires equal shares, which are filled up with images that do not count.
+    order = np.arange(-(-len(images) // len(devices)) * len(devices)) % len(images)
+    counts = np.arange(len(order)) < len(images)
     weights = counts / targets.size
     with _as_weights(model) as dtype:
         if dtype == np.float64 and len(devices) == 1:
@@ -333,17 +320,6 @@ def _of_all(
         own = jax_ranks.own_part(output)
         logits = own[counts] if len(own) == len(order) else own
         return float(loss), _arrays_of(found, custom.is_own(model)), logits
-
-
-def _equal_shares(images: int, devices: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which image each device gets at each place of its share, and whether it counts there.
-
-    ``shard_map`` requires equal shares: a shorter one is filled up with images that do not count.
-    """
-    longest = -(-images // devices)
-    parts = np.array_split(np.arange(images), devices)
-    order = np.concatenate([np.resize(part, longest) for part in parts])
-    return order, np.concatenate([np.arange(longest) < len(part) for part in parts])
 
 
 def _cut(sharding: NamedSharding, array: Any) -> jax.Array:

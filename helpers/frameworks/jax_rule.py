@@ -1,11 +1,9 @@
-"""What an Optax rule does, according to its own steps: Optax keeps constants and rates in
-functions.
+"""What an Optax rule does, by its own trial steps: it keeps constants and rates in functions.
 
-A probe has a number in place of each weight, for the rule's own trial steps in float64.
+``like`` is a tree with a number in place of each weight; all is computed in float64.
 """
 
 from collections.abc import Iterator
-from itertools import count
 from typing import Any
 
 import jax
@@ -13,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-ONCE: dict[str, bool | int] = {"xla_backend_optimization_level": 0}
-if jax.__version_info__ < (0, 11):  # later ones refuse the option, on GPUs too
-    ONCE["xla_cpu_use_fusion_emitters"] = False
+ONCE: dict[str, bool | int] = {
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+}
 """XLA's options for what is computed a few times at most.
 
 Its emitters of fused loops take half of the time of compiling DenseNet121's gradients. Training has
@@ -27,76 +26,70 @@ _TINY = 1e-8
 """A gradient by which Adam's epsilon shows."""
 
 
-class Probe:
-    """A rule, and a number in place of each weight that it updates."""
+def rates(rule: optax.GradientTransformation, like: Any, first: int) -> Iterator[float]:
+    """The learning rates of the steps from number ``first`` on; no device is waited for.
 
-    def __init__(self, rule: optax.GradientTransformation, weights: Any) -> None:
-        self.rule = rule
-        self.weights = sum(each.size for each in jax.tree.leaves(weights))
-        """How many numbers the rule updates."""
-        self._like = jax.tree.map(lambda each: 0.0, weights)
+    A rate is how far a step goes with a gradient of 1 that is the first one.
+    """
 
-    def rates(self, first: int) -> Iterator[float]:
-        """The learning rates of the steps from number ``first`` on; no device is waited for."""
-        known = self._rates(first)
-        for step in count(first):
-            place = (step - first) % AT_ONCE
-            if place == 0 and step > first:
-                known = self._rates(step)
-            yield float(known[place])
+    def rate(step: jax.Array) -> jax.Array:
+        zeros = _all(like, 0.0)
+        change, _ = rule.update(_all(like, 1.0), _at(rule.init(zeros), step), zeros)
+        return -jax.tree.leaves(change)[0]
 
-    def _rates(self, first: int) -> np.ndarray:
-        """How far each step goes with a gradient of 1 that is the first one."""
+    while True:
         with jax.enable_x64(True):
-            zeros, ones = self._all(0.0), self._all(1.0)
-            start = self.rule.init(zeros)
-
-            def rate(step: jax.Array) -> jax.Array:
-                change, _ = self.rule.update(ones, _at(start, step), zeros)
-                return -jax.tree.leaves(change)[0]
-
             steps = jnp.arange(first, first + AT_ONCE, dtype=jnp.int32)
-            return np.asarray(jax.jit(jax.vmap(rate))(steps))
+            found = np.asarray(jax.jit(jax.vmap(rate))(steps))
+        yield from found.tolist()
+        first += AT_ONCE
 
-    def constants(self) -> tuple[str, dict[str, np.ndarray]]:
-        """The rule's name and constants, each with the values of all weights.
 
-        Each weight takes three steps at a time: of 1 without a gradient, which shows the decay, of
-        0 with a gradient of 1, and of 0 with a tiny one.
-        """
+def constants(rule: optax.GradientTransformation, like: Any) -> tuple[str, dict[str, np.ndarray]]:
+    """The rule's name and constants, each with the values of all weights.
 
-        def trial(held: jax.Array, given: jax.Array) -> Any:
-            weights, nothing = self._all(held), self._all(jnp.zeros_like(held))
-            change, first = self.rule.update(self._all(given), self.rule.init(weights), weights)
-            return change, first, self.rule.update(nothing, first, nothing)[1]
+    Each weight takes three steps at a time: of 1 without a gradient, which shows the decay, of 0
+    with a gradient of 1, and of 0 with a tiny one.
+    """
 
-        with jax.enable_x64(True):
-            held, given = jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, _TINY])
-            # All steps by one program: of many weights, XLA takes long to compile the parts alone.
-            program = jax.jit(jax.vmap(trial), compiler_options=ONCE)
-            change, first, second = program(held, given)
-        change = _columns(change)
-        rates = -change[:, 1]
-        found = {"rate factor": rates / rates[0]}
-        kept = {name for name in ("mu", "nu", "trace") if _kept(first, name) is not None}
-        if not kept:
-            return "sgd", found | {"weight decay": change[:, 0] / change[:, 1]}
-        if kept == {"trace"}:
-            one, other = (_columns(_kept(each, "trace")) for each in (first, second))
-            found |= {"weight decay": one[:, 0] / one[:, 1], "momentum": other[:, 1] / one[:, 1]}
-            return "momentum", found
-        if kept != {"mu", "nu"}:
-            return f"a rule that keeps {', '.join(sorted(kept))}", {}
-        mean, square = (_columns(_kept(first, name)) for name in ("mu", "nu"))
-        found |= {"weight decay": mean[:, 0] / mean[:, 1]}
-        found |= {"beta 1": 1 - mean[:, 1], "beta 2": 1 - square[:, 1]}
-        # A first step goes gradient / (gradient + epsilon) of the rate.
-        share = change[:, 2] / change[:, 1]
-        found["epsilon"] = _TINY * (1 - share) / (share - _TINY)
-        return "adam", found
+    def trial(held: jax.Array, given: jax.Array) -> Any:
+        weights, nothing = _all(like, held), _all(like, jnp.zeros_like(held))
+        change, first = rule.update(_all(like, given), rule.init(weights), weights)
+        return change, first, rule.update(nothing, first, nothing)[1]
 
-    def _all(self, value: Any) -> Any:
-        return jax.tree.map(lambda each: jnp.asarray(value, jnp.float64), self._like)
+    with jax.enable_x64(True):
+        held, given = jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, _TINY])
+        # All steps by one program: of many weights, XLA takes long to compile the parts alone.
+        program = jax.jit(jax.vmap(trial), compiler_options=ONCE)
+        change, *states = program(held, given)
+    change = -_columns(change)
+    first, second = (
+        {
+            name: _columns(kept)
+            for name in ("mu", "nu", "trace")
+            if (kept := optax.tree_utils.tree_get(state, name)) is not None
+        }
+        for state in states
+    )
+    found = {"rate factor": change[:, 1] / change[0, 1]}
+    if not first:
+        return "sgd", found | {"weight decay": change[:, 0] / change[:, 1]}
+    if [*first] == ["trace"]:
+        one = first["trace"]
+        found |= {"weight decay": one[:, 0] / one[:, 1]}
+        return "momentum", found | {"momentum": second["trace"][:, 1] / one[:, 1]}
+    if [*first] != ["mu", "nu"]:
+        return f"a rule that keeps {', '.join(first)}", {}
+    mean, square = first["mu"], first["nu"]
+    found |= {"weight decay": mean[:, 0] / mean[:, 1]}
+    found |= {"beta 1": 1 - mean[:, 1], "beta 2": 1 - square[:, 1]}
+    # A first step goes gradient / (gradient + epsilon) of the rate.
+    share = change[:, 2] / change[:, 1]
+    return "adam", found | {"epsilon": _TINY * (1 - share) / (share - _TINY)}
+
+
+def _all(like: Any, value: Any) -> Any:
+    return jax.tree.map(lambda each: jnp.asarray(value, jnp.float64), like)
 
 
 def _at(state: Any, step: jax.Array) -> Any:
@@ -106,10 +99,6 @@ def _at(state: Any, step: jax.Array) -> Any:
         return part._replace(count=step) if isinstance(part, optax.ScaleByScheduleState) else part
 
     return jax.tree.map(moved, state, is_leaf=lambda part: hasattr(part, "_fields"))
-
-
-def _kept(state: Any, name: str) -> Any:
-    return optax.tree_utils.tree_get(state, name)
 
 
 def _columns(tree: Any) -> np.ndarray:
