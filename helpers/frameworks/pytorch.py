@@ -1,15 +1,13 @@
 """The framework-specific helper functions for PyTorch.
 
-Specific to PyTorch: with DistributedDataParallel each device has a process of its own, so the
-functions here are called inside a replica and ``devices`` holds that replica's one device;
-sums over replicas are all-reduced. torchvision's layout is the canonical one, so weights need no
-mapping; ``num_batches_tracked`` counts steps and is not a weight.
+With DistributedDataParallel each device has a process of its own, so ``devices`` holds one device.
 """
 
 import copy
 import os
 import socket
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -73,17 +71,11 @@ def queued(device: Device) -> Callable[[], None] | None:
 
 def watch(replica: Any) -> Watch:
     """A step that fp16 leaves out has no rate: None."""
-    rates: list[float] = []
-    updates, types = [0], set()
+    updates, types, rates = [0], set(), deque[float](maxlen=1)
 
     def count(optimizer: Any, *given: Any) -> None:
         updates[0] += 1
         rates.append(float(optimizer.param_groups[0]["lr"]))
-
-    def rate() -> float | None:
-        found = rates[-1] if rates else None
-        rates.clear()
-        return found
 
     def note(layer: torch.nn.Module, given: Any, output: torch.Tensor) -> None:
         if layer.training:
@@ -119,11 +111,13 @@ def watch(replica: Any) -> Watch:
             sum(each.numel() for each in held),
         )
 
-    def held() -> list[np.ndarray]:
-        last = [each for _, each in _trained(replica.network)][-1]
-        return [last.detach().float().cpu().numpy()]
-
-    return Watch(rate, lambda: updates[0], seen, held)
+    *_, (_, last) = _trained(replica.network)
+    return Watch(
+        lambda: rates.pop() if rates else None,
+        lambda: updates[0],
+        seen,
+        lambda: [last.detach().float().cpu().numpy()],
+    )
 
 
 def make_current(device: Device, threads: int | None) -> None:
@@ -185,6 +179,8 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
     return longest.item()
 
 
+COUNTER = "num_batches_tracked"
+"""BatchNorm's count of its steps, which is no weight."""
 _UNUSED = ("amsgrad", "maximize", "nesterov", "dampening", "decoupled_weight_decay")
 """Options of PyTorch's optimisers that no recipe uses."""
 _CONSTANTS = {"weight decay": "weight_decay", "momentum": "momentum", "epsilon": "eps"}
@@ -193,17 +189,15 @@ _CONSTANTS |= {name: name for name in _UNUSED}
 
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     state = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
-    missing, unexpected = model.load_state_dict(state, strict=False)
-    weight_layout.refuse(
-        [name for name in missing if not name.endswith("num_batches_tracked")] + unexpected
-    )
+    missing, odd = model.load_state_dict(state, strict=False)
+    weight_layout.refuse(odd + [name for name in missing if not name.endswith(COUNTER)])
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
     return {
         name: tensor.detach().cpu().numpy().copy()
         for name, tensor in model.state_dict().items()
-        if not name.endswith("num_batches_tracked")
+        if not name.endswith(COUNTER)
     }
 
 
@@ -222,10 +216,8 @@ def load_optimizer(replica: Any, state: Mapping[str, np.ndarray], step: int) -> 
         replica.optimizer.state[parameter] = kept
     schedule = replica.schedule
     schedule.last_epoch = step
-    for group, rate, factor in zip(
-        schedule.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
-    ):
-        group["lr"] = rate * factor(step)
+    for group in schedule.optimizer.param_groups:
+        group["lr"] = group["initial_lr"] * schedule.lr_lambdas[0](step)
 
 
 def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
@@ -244,12 +236,7 @@ def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
         if isinstance(layer, torch.nn.BatchNorm2d) and not custom.is_own(model):
             layer.eps, layer.momentum = recipe.bn_epsilon, recipe.bn_momentum
     found = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
-    counters = {
-        name: each
-        for name, each in model.state_dict().items()
-        if name.endswith("num_batches_tracked")
-    }
-    return counters | found
+    return model.state_dict() | found
 
 
 def _trained(model: Model) -> Iterator[tuple[str, torch.nn.Parameter]]:
@@ -325,13 +312,10 @@ def rank_gradients(
 def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
     seen: list[np.ndarray] = []
     first = next(layer for layer in model.modules() if isinstance(layer, torch.nn.Conv2d))
-    hook = first.register_forward_pre_hook(
+    with first.register_forward_pre_hook(
         lambda layer, given: seen.append(given[0].float().cpu().numpy())
-    )
-    try:
+    ):
         yield seen
-    finally:
-        hook.remove()
 
 
 def _local_gradients(
