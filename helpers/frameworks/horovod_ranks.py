@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from helpers.frameworks import rank_info, weight_layout
 # isort: split
 import tensorflow as tf
 
-from helpers.frameworks.tensorflow import _as_tensor
+from helpers.frameworks.tensorflow import Model, _as_tensor, _trained
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "pkg_resources is deprecated")
@@ -35,20 +35,27 @@ def versions() -> dict[str, str]:
 
 
 def list_devices(kind: str, count: int) -> list[Device]:
-    """This process's device, once for each device of its node."""
+    """This process's device, once for each device of its node; it sees no other."""
     here = rank_info.here()
-    if here is None:
-        return [_see_one(kind, 0, 1)] * count
-    return [_see_one(kind, here.local_rank, here.ranks if here.virtual else count)] * count
+    sharing = 1 if here is None else here.ranks if here.virtual else count
+    if kind == "gpu":
+        gpu = tf.config.list_physical_devices("GPU")[0 if here is None else here.local_rank]
+        tf.config.set_visible_devices(gpu, "GPU")
+        tf.config.experimental.set_memory_growth(gpu, True)
+    elif sharing > 1:  # each would start as many threads as there are cores
+        threads = max(1, len(os.sched_getaffinity(0)) // sharing)
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+    return [f"{kind.upper()}:0"] * count
 
 
-def mean_gradients(
-    model: Any, variables: Mapping[str, Any], images: np.ndarray, targets: np.ndarray
+def rank_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """``rank_gradients`` by Horovod's tape, with the trainable variables by torchvision's names."""
+    """The means over all ranks, by Horovod's tape."""
     _join()
-    rank, ranks = hvd.rank(), hvd.size()
-    dtype = next(iter(variables.values())).dtype
+    rank, ranks, named = hvd.rank(), hvd.size(), _trained(model)
+    watched = list(named.values())
+    dtype = watched[0].dtype
     with tf.GradientTape() as tape:
         logits = model(_as_tensor(images[rank::ranks], dtype), training=False)
         losses = tf.nn.sigmoid_cross_entropy_with_logits(
@@ -56,10 +63,10 @@ def mean_gradients(
         )
         # The mean over the ranks divides by their number again.
         loss = tf.reduce_sum(losses) * ranks / tf.cast(targets.size, dtype)
-    found = hvd.DistributedGradientTape(tape).gradient(loss, list(variables.values()))
+    found = hvd.DistributedGradientTape(tape).gradient(loss, watched)
     return float(hvd.allreduce(loss)), {
         name: weight_layout.first(gradient.numpy())
-        for name, gradient in zip(variables, found, strict=True)
+        for name, gradient in zip(named, found, strict=True)
     }
 
 
@@ -75,18 +82,3 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
 def _join() -> None:
     if not hvd.is_initialized():
         hvd.init()
-
-
-def _see_one(kind: str, number: int, sharing: int) -> str:
-    """Let this process have this device of its machine alone; returns what it is called.
-
-    ``sharing``: how many processes share the machine's cores.
-    """
-    if kind == "gpu":
-        device = tf.config.list_physical_devices("GPU")[number]
-        tf.config.set_visible_devices(device, "GPU")
-        tf.config.experimental.set_memory_growth(device, True)
-    elif sharing > 1:  # each would start as many threads as there are cores
-        threads = max(1, len(os.sched_getaffinity(0)) // sharing)
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-    return f"{kind.upper()}:0"

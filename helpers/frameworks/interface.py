@@ -105,9 +105,6 @@ class Framework(Protocol):
     def queued(self, device: Device) -> Callable[[], None] | None:
         """What waits, in another thread, for the work the device has by now; None if for none."""
 
-    def free_memory(self, devices: Sequence[Device]) -> None:
-        """Free unused memory of the framework's pool, after the fairness check."""
-
     def load_weights(self, model: Model, weights: Mapping[str, np.ndarray]) -> None:
         """Copy weights into ``model``, on every replica.
 
@@ -187,6 +184,9 @@ class Framework(Protocol):
 class Optional(Protocol):
     """Functions that a framework's module has only if its notebook needs them."""
 
+    def free_memory(self, devices: Sequence[Device]) -> None:
+        """Free unused memory of the framework's pool, after the fairness check."""
+
     def peak_bytes(self, devices: Sequence[Device]) -> int | None:
         """The most memory in use on one GPU, of a framework that reserves most of it; else None."""
 
@@ -204,9 +204,6 @@ class Optional(Protocol):
 
         For a notebook that must not start its GPUs too early.
         """
-
-    def beside(self, model: Model) -> AbstractContextManager[Any]:
-        """A network created inside is placed in the same way as this network of the notebook."""
 
     def watched(self, batches: Iterable[Any], watching: Any) -> Any:
         """The batches of ``run.watch`` for a function of the framework that reads them.

@@ -216,8 +216,9 @@ def load_optimizer(replica: Any, state: Mapping[str, np.ndarray], step: int) -> 
         replica.optimizer.state[parameter] = kept
     schedule = replica.schedule
     schedule.last_epoch = step
-    for group in schedule.optimizer.param_groups:
-        group["lr"] = group["initial_lr"] * schedule.lr_lambdas[0](step)
+    groups = schedule.optimizer.param_groups
+    for group, rate, factor in zip(groups, schedule.base_lrs, schedule.lr_lambdas, strict=True):
+        group["lr"] = rate * factor(step)
 
 
 def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:

@@ -1,25 +1,30 @@
 """The framework-specific helper functions for TensorFlow without Keras.
 
-Specific to TensorFlow: one process drives all devices of a node through ``tf.distribute``, so
-``devices`` holds all of them; how nodes are joined is in ``tensorflow_ranks``. A model is a
-``tf.Module`` called as ``model(images, training=...)`` whose variables bear torchvision's names.
-Images are channels-last, convolutions HWIO, OIHW in the canonical layout, and the classifier is
-transposed.
+One process drives all devices of a node through ``tf.distribute``, so ``devices`` holds all of
+them. A model is a ``tf.Module`` called as ``model(images, training=...)`` whose variables bear
+torchvision's names; Keras's models use most of these functions, too.
 """
 
-import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import singledispatch
 from itertools import chain
 from threading import Semaphore
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from helpers.frameworks import cpu_cores, libraries, precisions, tensorflow_ranks, weight_layout
+from helpers.frameworks import (
+    cpu_cores,
+    libraries,
+    precisions,
+    rank_info,
+    tensorflow_ranks,
+    weight_layout,
+)
 from helpers.frameworks.interface import Seen, Watch
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only
@@ -79,7 +84,7 @@ def configure(precision: str, kind: str) -> None:
     # Else what has no code for GPUs would be computed on the CPU, and nothing would tell.
     tf.config.set_soft_device_placement(kind != "gpu")
     tf.data.Dataset._apply_debug_options = _without_autotuning
-    tf.get_logger().addFilter(_worth_saying)
+    tf.get_logger().setLevel("ERROR")
     warnings.filterwarnings("ignore", "Even though the `tf.config", UserWarning)
     tensorflow_strategies.with_keys_of_its_own()
     if kind == "cpu":  # where TensorFlow has no memory pool of its own; else a third of a step
@@ -129,12 +134,17 @@ def watch(replica: Any) -> Watch:
             weights=sum(each.shape.num_elements() for each in optimizer.weights),
         )
 
-    def held() -> list[np.ndarray]:
-        return weight_layout.copies([*_trained(replica.network).values()][-1])
-
     return Watch(
-        lambda: float(optimizer.rate.numpy()), lambda: int(optimizer.step.numpy()), seen, held
+        lambda: float(optimizer.rate.numpy()),
+        lambda: int(optimizer.step.numpy()),
+        seen,
+        lambda: _copies(optimizer.weights[-1]),
     )
+
+
+def _copies(variable: tf.Variable) -> list[np.ndarray]:
+    """A variable as each device of its strategy holds it."""
+    return [each.numpy() for each in getattr(variable, "values", (variable,))]
 
 
 def _traced(function: Any) -> tuple[bool, set[str]]:
@@ -148,14 +158,10 @@ def _traced(function: Any) -> tuple[bool, set[str]]:
     return compiled, {tf.dtypes.as_dtype(each).name for each in types}
 
 
-def free_memory(devices: Sequence[Device]) -> None:
-    """Its pool serves training, too."""
-
-
 def as_loaded(pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> Any:
-    own = tensorflow_strategies.own_devices()
+    own, strategy = tensorflow_strategies.own_devices(), tensorflow_strategies.noted()
     return tuple(
-        tensorflow_strategies.shares([tf.constant(share) for share in np.split(part, own)])
+        tensorflow_strategies.shares(strategy, list(map(tf.constant, np.split(part, own))))
         for part in (pixels, targets, numbers)
     )
 
@@ -166,28 +172,14 @@ def set_epoch(loader: Any, epoch: int) -> None:
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
-    return float(tensorflow_ranks.gathered(np.array(seconds)).max())
-
-
-def _worth_saying(record: logging.LogRecord) -> bool:
-    """Not to which devices a strategy reduces, nor what the check does eagerly or is known."""
-    return record.levelno > logging.INFO and not any(said in record.msg for said in _NOT_WORTH)
-
-
-_NOT_WORTH = (
-    "eagerly has significant",  # :func:`gradients`
-    "gather/all_gather with NCCL",  # of an evaluation's logits, which are few
-    "triggered tf.function retracing",  # of each network of the check
-    "AutoGraph could not transform",  # a cell that is in no file has no branch on a tensor
-)
+    return tensorflow_strategies.slowest(seconds)
 
 
 def _without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """What is iterated in place of ``dataset``: the same, with no thread that tunes it.
 
-    An iterator that ends waits for such a thread, which may sleep for a minute. Options of a data
-    set do not reach those that ``tf.distribute`` iterates on each device; all go through
-    ``_apply_debug_options``.
+    An iterator that ends waits for such a thread, which may sleep for a minute, and the data set's
+    own options do not reach those that ``tf.distribute`` iterates on each device.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -222,13 +214,20 @@ def _kept(optimizer: Any) -> list[tf.Variable]:
 def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
     """An array for each of ``model.variables``; its epsilon and momentum are the recipe's."""
     tensorflow_strategies.note(model.variables)
-    weight_layout.check(found := _named(model), weights)
-    arrays = {id(each): weight_layout.last(weights[name]) for name, each in found.items()}
-    return [arrays[id(variable)] for variable in model.variables]
+    return _in_order(model.variables, _named(model), weights)
 
 
-def _named(model: Model) -> dict[str, tf.Variable]:
-    """The model's variables by their names, torchvision's.
+def _in_order(
+    variables: Sequence[Any], named: Mapping[str, Any], weights: Mapping[str, np.ndarray]
+) -> list[np.ndarray]:
+    weight_layout.check(named, weights)
+    arrays = {id(each): weight_layout.last(weights[name]) for name, each in named.items()}
+    return [arrays[id(variable)] for variable in variables]
+
+
+@singledispatch
+def _named(model: Any) -> dict[str, Any]:
+    """The model's variables by their names, torchvision's; Keras's module has its own.
 
     Those of a custom network by their paths, ``layers.0.kernel``, because many share a name.
     """
@@ -238,8 +237,9 @@ def _named(model: Model) -> dict[str, tf.Variable]:
     return {variable.name.removesuffix(":0"): variable for variable in model.variables}
 
 
-def _trained(model: Model) -> dict[str, tf.Variable]:
-    return {name: variable for name, variable in _named(model).items() if variable.trainable}
+def _trained(model: Any) -> dict[str, Any]:
+    trained = {id(variable) for variable in model.trainable_variables}
+    return {name: each for name, each in _named(model).items() if id(each) in trained}
 
 
 def exact(
@@ -261,66 +261,55 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """In full float32 whatever the run's precision: TF32's rounding would hide a wrong epsilon."""
+    tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
     before = dump_weights(model)
-    with _without_tf32():
-        found = model(_as_tensor(images, model.trainable_variables[0].dtype), training=True).numpy()
+    found = model(_as_tensor(images, model.trainable_variables[0].dtype), training=True).numpy()
     after = dump_weights(model)
     load_weights(model, before)
+    tf.config.experimental.enable_tensor_float_32_execution(tf32)
     return found, after
 
 
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    return _split_gradients(
-        lambda x: model(x, training=False), _trained(model), images, targets, devices
-    )
+    return _split_gradients(model, images, targets, devices)
 
 
 def rank_gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
     """What MultiWorkerMirroredStrategy sums, each loss divided by the global batch."""
-    joined = tensorflow_ranks.joined()
-    assert joined is not None, "there is one node"
-    return _split_gradients(
-        lambda x: model(x, training=False), _trained(model), images, targets, devices, joined=joined
-    )
+    here = rank_info.here()
+    assert here is not None, "there is one node"
+    return gradients(model, images, targets, [*devices] * here.nodes)
 
 
 @contextmanager
 def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
     """By this process's first device. It must not have been traced before."""
-    seen, convolution = list[np.ndarray](), model.convolution
-    own = tensorflow_strategies.own_devices()
+    seen, own = list[np.ndarray](), tensorflow_strategies.own_devices()
+    first = "call" if hasattr(model, "call") else "convolution"  # Keras's network as a whole
+    compute = getattr(model, first)
 
     def note(replica: np.ndarray, x: np.ndarray) -> None:
         if replica % own == 0:
             seen.append(x.transpose(0, 3, 1, 2))
 
-    def noting(x: tf.Tensor, *given: Any, **_named: Any) -> tf.Tensor:
+    def noting(x: tf.Tensor, *given: Any, **named: Any) -> tf.Tensor:
         context = tf.distribute.get_replica_context()
-        replica = 0 if context is None else context.replica_id_in_sync_group
-        with tf.device("CPU"):
-            tf.numpy_function(note, [replica, tf.cast(x, tf.float32)], [])
-        return convolution(x, *given, **_named)
+        if context is not None:  # else nothing is computed
+            with tf.device("CPU"):
+                replica = context.replica_id_in_sync_group
+                tf.numpy_function(note, [replica, tf.cast(x, tf.float32)], [])
+        return compute(x, *given, **named)
 
-    model.convolution = noting
+    setattr(model, first, noting)
     try:
         yield seen
     finally:
-        del model.convolution
-
-
-@contextmanager
-def _without_tf32() -> Iterator[None]:
-    """Products of float32 in float32, whatever :func:`configure` allows the run."""
-    allowed = tf.config.experimental.tensor_float_32_execution_enabled()
-    tf.config.experimental.enable_tensor_float_32_execution(False)
-    try:
-        yield
-    finally:
-        tf.config.experimental.enable_tensor_float_32_execution(allowed)
+        setattr(model, first, compute)
 
 
 def _as_tensor(images: np.ndarray, dtype: Any) -> tf.Tensor:
@@ -329,27 +318,25 @@ def _as_tensor(images: np.ndarray, dtype: Any) -> tf.Tensor:
 
 
 def _split_gradients(
-    forward: Callable[[tf.Tensor], tf.Tensor],
-    variables: Mapping[str, Any],
+    model: Any,
     images: np.ndarray,
     targets: np.ndarray,
     devices: Sequence[Device],
     *,
     equal_shares: bool = False,
-    joined: tf.distribute.Strategy | None = None,
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """What ``tf.distribute`` gives for ``forward`` with the batch split over ``devices``, eagerly.
+    """What ``tf.distribute`` gives with the batch split over ``devices``, eagerly.
 
-    With ``equal_shares`` every replica takes the mean over its own share and counts alike. A
-    strategy that has ``joined`` nodes splits it over the devices of all.
+    With ``equal_shares`` every replica takes the mean over its own share and counts alike.
     """
-    watched = list(variables.values())
+    named, count = _trained(model), len(devices)
+    watched = list(named.values())
     dtype = watched[0].dtype
-    count = len(devices) if joined is None else joined.num_replicas_in_sync
 
-    def replica(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def replica(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, ...]:
         with tf.GradientTape() as tape:
-            loss = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=forward(x))
+            logits = model(x, training=False)
+            loss = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=logits)
             # Gradients are summed over the replicas, so each divides by the global batch.
             over = tf.size(y) * count if equal_shares else targets.size
             loss = tf.reduce_sum(loss) / tf.cast(over, loss.dtype)
@@ -363,16 +350,11 @@ def _split_gradients(
         with tf.device(devices[0]):
             loss, *found = replica(x[0], y[0])
     else:
-        strategy = joined or tensorflow_strategies.over(watched[0], devices)
-        shares = [
-            strategy.experimental_distribute_values_from_function(
-                lambda context, parts=parts: parts[context.replica_id_in_sync_group]
-            )
-            for parts in (x, y)
-        ]
-        results = strategy.run(replica, shares)
-        loss, *found = (strategy.experimental_local_results(part)[0].numpy() for part in results)
+        strategy = tensorflow_strategies.over(devices)
+        split = (tensorflow_strategies.shares(strategy, parts) for parts in (x, y))
+        results = strategy.run(replica, tuple(split))
+        loss, *found = (strategy.experimental_local_results(part)[0] for part in results)
     return float(loss), {
-        name: weight_layout.first(np.asarray(gradient))
-        for name, gradient in zip(variables, found, strict=True)
+        name: weight_layout.first(gradient.numpy())
+        for name, gradient in zip(named, found, strict=True)
     }

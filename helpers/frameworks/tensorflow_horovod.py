@@ -4,24 +4,18 @@ Each device has a process that ``mpiexec`` has started, and ``devices`` holds it
 Horovod's tape takes the **mean** of their gradients.
 """
 
-from collections.abc import Sequence
-
-import numpy as np
-
 from helpers.frameworks import horovod_ranks as ranks
 from helpers.frameworks import tensorflow as alone
 from helpers.frameworks.tensorflow import *
 
 # isort: split
-from helpers.frameworks.horovod_ranks import list_devices, make_current, slowest
+from helpers.frameworks.horovod_ranks import (
+    list_devices,
+    make_current,
+    rank_gradients,
+    slowest,
+)
 
 
 def versions() -> dict[str, str]:
     return alone.versions() | ranks.versions()
-
-
-def rank_gradients(
-    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
-) -> tuple[float, dict[str, np.ndarray]]:
-    """The means over all ranks, by Horovod's tape."""
-    return ranks.mean_gradients(model, alone._trained(model), images, targets)

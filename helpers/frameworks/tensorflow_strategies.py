@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any
 
 import tensorflow as tf
-
-_OVER: dict[int, tf.distribute.Strategy] = {}
-"""By the number of devices."""
 
 
 class _Noted:
@@ -20,15 +18,18 @@ def note(variables: Iterable[Any]) -> None:
     _Noted.strategy = None if held is None else held.distribute_strategy
 
 
+def noted() -> tf.distribute.Strategy | None:
+    return _Noted.strategy
+
+
 def scope() -> AbstractContextManager[Any]:
     """A context in which new variables have a copy on every device of the strategy."""
     found: AbstractContextManager[Any] = nullcontext()
     return found if _Noted.strategy is None else _Noted.strategy.scope()
 
 
-def shares(parts: Sequence[Any]) -> Any:
+def shares(strategy: tf.distribute.Strategy | None, parts: Sequence[Any]) -> Any:
     """A value for each of this process's devices, as the notebook's loader gives them."""
-    strategy = _Noted.strategy
     if strategy is None or len(parts) == 1:
         return parts[0]
     return strategy.experimental_distribute_values_from_function(
@@ -41,22 +42,28 @@ def own_devices() -> int:
     return 1 if _Noted.strategy is None else len(_Noted.strategy.extended.worker_devices)
 
 
-def over(variable: Any, devices: Sequence[str]) -> tf.distribute.Strategy:
-    """The strategy that mirrors ``variable`` over ``devices``, else one used on as many before."""
-    held = getattr(variable, "distribute_strategy", None)
-    if held is not None and held.num_replicas_in_sync == len(devices):
-        _OVER[len(devices)] = held
-    elif len(devices) not in _OVER:
-        with_keys_of_its_own()
-        _OVER[len(devices)] = tf.distribute.MirroredStrategy(list(devices), _reduction(devices))
-    return _OVER[len(devices)]
+def slowest(seconds: float) -> float:
+    """The longest time of all nodes."""
+    if (strategy := _Noted.strategy) is None:
+        return seconds
+    own = shares(strategy, [tf.constant([seconds], tf.float64)] * own_devices())
+    return float(tf.reduce_max(strategy.gather(own, 0)))
 
 
-def _reduction(devices: Sequence[str]) -> Any:
-    """As in the notebook."""
-    if devices[0].startswith("GPU"):
-        return tf.distribute.NcclAllReduce()
-    return tf.distribute.ReductionToOneDevice()
+def over(devices: Sequence[str]) -> tf.distribute.Strategy:
+    """The notebook's strategy if it has so many devices, else one of these."""
+    strategy = _Noted.strategy
+    if strategy is not None and strategy.num_replicas_in_sync == len(devices):
+        return strategy
+    return _mirrored(tuple(devices))
+
+
+@cache
+def _mirrored(devices: tuple[str, ...]) -> tf.distribute.Strategy:
+    with_keys_of_its_own()
+    nccl = devices[0].startswith("GPU")  # as in the notebook
+    sums = tf.distribute.NcclAllReduce() if nccl else tf.distribute.ReductionToOneDevice()
+    return tf.distribute.MirroredStrategy(list(devices), sums)
 
 
 def with_keys_of_its_own() -> None:

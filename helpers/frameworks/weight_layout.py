@@ -46,8 +46,3 @@ def assign(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> N
     check(variables, weights)
     for name, variable in variables.items():
         variable.assign(last(weights[name]))
-
-
-def copies(variable: Any) -> list[np.ndarray]:
-    """TensorFlow's variable as each device of its strategy holds it."""
-    return [each.numpy() for each in getattr(variable, "values", (variable,))]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from itertools import repeat
 from types import SimpleNamespace
@@ -60,17 +59,17 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
     run.loop.predict = of.predict
     held = run.framework.dump_weights(replica.network)
     rows = [reference_checks.same_weights(held, run.initial.arrays)]
-    rows += _coverage(run, of, replica.network)
+    rows += _coverage(run, of)
     recipe = run.setup.recipe.recipe
     rows += training_loop.check_fairness(
-        lambda trial: run.apart(partial(_walked, run, of, replica.network, trial)),
+        lambda trial: run.apart(partial(_walked, run, of, trial)),
         devices=run.setup.replicas,
         precision=recipe.precision,
         rule=recipe.rule,
         task=recipe.task,
         skipped=run.framework.SKIPPED,
     )
-    exact, framework = None, _over_all(run, replica.network)
+    exact, framework = None, _over_all(run)
     if run.recipe.network != "own":  # in float64, with the reference's weights
         with run.recipe.varied(outputs=OUTPUTS):
             weights = reference.arrays(run.recipe.network)
@@ -82,7 +81,8 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
     ]
     of_network = partial(_of_network, run, of, exact, framework)
     alone = run.apart(of_network) if run.rank == 0 else []
-    run.framework.free_memory(run.own_devices)
+    if hasattr(run.framework, "free_memory"):
+        run.framework.free_memory(run.own_devices)
     run.gather(None)  # the others wait here and not in a collective of training
     if run.rank == 0:
         run.loop.updated([*worst[:1], *alone, *worst[1:]])
@@ -90,7 +90,7 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
 
 
 def _walked(
-    run: RunState, of: Functions, network: Any, trial: training_loop.Trial
+    run: RunState, of: Functions, trial: training_loop.Trial
 ) -> tuple[float, Mapping[str, Any], np.ndarray]:
     """Take a trial's steps with the shallow network, by the notebook's functions.
 
@@ -109,7 +109,7 @@ def _walked(
         outputs=OUTPUTS,
         batch_size=len(trial.shares[0][0]),
     ):
-        other = of.make_replica(_shallow(run, trial.weights, network))
+        other = of.make_replica(run.framework.shallow(trial.weights, run.own_devices))
         batch, count = _batch(run, trial.shares)
         # From the second epoch on training follows an evaluation: it has to switch back.
         of.predict(other, [batch], count)
@@ -155,7 +155,7 @@ def _on_all_devices(run: RunState, of: Functions, exact: Any, framework: Any) ->
     return custom_network.same_on_all_devices(framework, *given)
 
 
-def _over_all(run: RunState, beside: Any) -> Any:
+def _over_all(run: RunState) -> Any:
     """The framework's functions, over the devices of all processes if there are several.
 
     The same gradients are computed once: a compiler may take long for them.
@@ -172,7 +172,7 @@ def _over_all(run: RunState, beside: Any) -> Any:
         return known[given][1]
 
     def shallow(arrays: Mapping[str, np.ndarray], devices: Sequence[Any]) -> Any:
-        return _shallow(run, arrays, beside)
+        return framework.shallow(arrays, run.own_devices)
 
     found = {"shallow": shallow, "gradients": gradients}
     return SimpleNamespace(exact=framework.exact, logits=framework.logits, **found)
@@ -191,15 +191,7 @@ def _build(run: RunState, of: Functions) -> Callable[[Mapping[str, np.ndarray]],
     return build
 
 
-def _shallow(run: RunState, arrays: Mapping[str, np.ndarray], beside: Any) -> Any:
-    """A shallow network with these weights, placed as the notebook's network ``beside``."""
-    framework = run.framework
-    place = framework.beside(beside) if hasattr(framework, "beside") else nullcontext()
-    with place:
-        return framework.shallow(arrays, run.own_devices)
-
-
-def _coverage(run: RunState, of: Functions, network: Any) -> list[Check]:
+def _coverage(run: RunState, of: Functions) -> list[Check]:
     """Who takes part, which images each process reads, and what an evaluation gives."""
     r, processes = run.recipe, run.loop.processes
     train, even, valid = _splits(run)
@@ -207,7 +199,7 @@ def _coverage(run: RunState, of: Functions, network: Any) -> list[Check]:
         loader = of.make_loader(train, True)
         epochs = tuple(_numbers(run, loader, epoch) for epoch in (0, 1))
         whole = _numbers(run, of.make_loader(even, True), 0)
-        logits, numbers, seen = run.apart(partial(_evaluated, run, of, valid, network))
+        logits, numbers, seen = run.apart(partial(_evaluated, run, of, valid))
     last = run.framework.slowest(float(run.rank), run.own_devices)
     # Slurm may call a host by two names.
     who = run.rank, run.setup.replicas // processes, socket.gethostname(), os.getpid()
@@ -232,10 +224,10 @@ def _coverage(run: RunState, of: Functions, network: Any) -> list[Check]:
 
 
 def _evaluated(
-    run: RunState, of: Functions, valid: Split, beside: Any
+    run: RunState, of: Functions, valid: Split
 ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
     """A shallow network's logits, each batch's numbers, and what the network sees of the first."""
-    other = of.make_replica(_shallow(run, reference.shallow_arrays(), beside))
+    other = of.make_replica(run.framework.shallow(reference.shallow_arrays(), run.own_devices))
     evaluation, numbers = of.make_loader(valid, False), list[np.ndarray]()
 
     def noted() -> Iterator[Any]:

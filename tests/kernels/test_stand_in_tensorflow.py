@@ -51,10 +51,10 @@ def test_a_run_may_leave_gpus_unused_stand_in(
 
 @pytest.mark.usefixtures("four_gpus")
 def test_the_fairness_check_too_sums_by_nccl_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensorflow_strategies, "_OVER", {})
+    tensorflow_strategies.note([])
     told = mock.Mock(side_effect=lambda *given: given, _collective_key_base=0)
     monkeypatch.setattr(tf.distribute, "MirroredStrategy", told)
-    places, reduction = tensorflow_strategies.over(None, tensorflow.list_devices("gpu", 2))
+    places, reduction = tensorflow_strategies.over(tensorflow.list_devices("gpu", 2))
     assert places == ["GPU:0", "GPU:1"]
     assert isinstance(reduction, tf.distribute.NcclAllReduce)
 
