@@ -2,7 +2,7 @@
 
     .venvs/lab/bin/python benchmarks/step.py [--quick] [--frameworks pytorch,mxnet]
                                              [--batch-size 16] [--steps 48] [--rounds 7]
-                                             [--notebook PyTorch_MultiGPU_Exp_Loss] [--devices 2]
+                                             [--notebook NAME] [--devices 2]
 
 Ours is the notebook's own loop as it stands, with all that is in it, on one synthetic batch. The
 rival is a step written by hand (`benchmarks/bare_loops/`) on images that are normalised already; a

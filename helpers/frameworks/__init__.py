@@ -73,7 +73,7 @@ ROWS = (
         "PyTorch",
         "pytorch",
         "pytorch",
-        "PyTorch_MultiGPU_Exp_Loss",
+        "PyTorch_MultiGPU_DataParallel",
         one_node_only=(
             "DataParallel is one process, which drives the GPUs of one machine; PyTorch_MultiGPU "
             "spans nodes"

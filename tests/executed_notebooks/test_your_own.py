@@ -14,7 +14,7 @@ from helpers.runner import experiments
 
 PAGE = paths.ROOT / "docs" / "your-own.md"
 BATCH = "test-your-own"
-TRAINED = {"PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss", "MXNet_Gluon_MultiGPU"}
+TRAINED = {"PyTorch_MultiGPU", "PyTorch_MultiGPU_DataParallel", "MXNet_Gluon_MultiGPU"}
 
 
 def fences(kind: str) -> list[tuple[str, str]]:

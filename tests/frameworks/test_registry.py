@@ -81,4 +81,4 @@ def test_a_row_says_how_its_steps_cannot_be_executed() -> None:
     assert "jax.jit" in why_not("JAX_MultiGPU", execution="eager")
     assert why_not("Chainer_MultiGPU", execution="compiled").startswith("execution ")
     assert not why_not("JAX_MultiGPU", execution="compiled")
-    assert "PyTorch_MultiGPU spans" in why_not("PyTorch_MultiGPU_Exp_Loss", nodes=2)
+    assert "PyTorch_MultiGPU spans" in why_not("PyTorch_MultiGPU_DataParallel", nodes=2)

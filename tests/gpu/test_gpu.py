@@ -134,7 +134,7 @@ def in_one_process(folder: Path) -> dict[str, Any]:
     recipe = str(Path(__file__).with_name("random.toml"))
     given: dict[str, Any] = {"recipe": recipe, "data": images, "devices": 1, "num_workers": 2}
     given |= {"batch_size": 8, "run": str(folder / "run")}
-    return run_cells("PyTorch_MultiGPU_Exp_Loss", until=CHECKS, **given)
+    return run_cells("PyTorch_MultiGPU_DataParallel", until=CHECKS, **given)
 
 
 def test_pytorch_workers_start_after_cuda_and_their_batches_are_pinned(tmp_path: Path) -> None:

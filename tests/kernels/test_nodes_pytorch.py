@@ -8,7 +8,7 @@ from trained_on_ranks import on_ranks, prepare
 
 from helpers.launch.failures import RankError
 
-NOTEBOOK, ONE_NODE = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
+NOTEBOOK, ONE_NODE = "PyTorch_MultiGPU", "PyTorch_MultiGPU_DataParallel"
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from planted_cells import *
 
 from helpers.fairness import crops
 
-DDP, ONE_PROCESS = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
+DDP, ONE_PROCESS = "PyTorch_MultiGPU", "PyTorch_MultiGPU_DataParallel"
 SGD = "SGD(network.parameters(), momentum=r.momentum, **how)"
 TRAIN = "train_steps(replica, loader, len(loader))"
 WRAP = "DistributedDataParallel(network, **how)  # multi-GPU\n"

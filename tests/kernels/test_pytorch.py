@@ -28,7 +28,7 @@ from helpers.networks import pytorch as networks
 from helpers.recipe import lookup
 from helpers.record import this_notebook
 
-NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
+NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_DataParallel")
 TWO = framework.list_devices("cpu", 2)
 
 

@@ -21,7 +21,7 @@ from helpers.frameworks.capabilities import Gpu
 from helpers.runner.notebook_code import run_cells
 
 SMALL = f'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nimage_size = {SIDE}\ncrop = 32\n'
-ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
+ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_DataParallel"
 UNTIL = {ONE_A_GPU: "def main(", ONE_FOR_ALL: "run.check("}
 """The text of the cell that checks and trains."""
 

@@ -27,7 +27,7 @@ __all__ = ["images_fixture"]
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can be done")
 
-NAMES = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss", "TensorFlow_MultiGPU")
+NAMES = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_DataParallel", "TensorFlow_MultiGPU")
 LONGEST = 12
 """Seconds that a batch of these three takes, more or less."""
 

@@ -30,8 +30,8 @@ def several(tmp_path: Path) -> Comparison:
     records.save(tmp_path, records.make("MXNet Gluon", 1, speed=110, gpu=True))
     records.save(tmp_path, records.make("PyTorch", 1, speed=100, gpu=True))
     records.save(tmp_path, records.make("PyTorch", 2, speed=180, auc=0.77, gpu=True))
-    exp_loss = "PyTorch_MultiGPU_Exp_Loss"
-    records.save(tmp_path, records.make("PyTorch", 2, notebook=exp_loss, speed=190, gpu=True))
+    data_parallel = "PyTorch_MultiGPU_DataParallel"
+    records.save(tmp_path, records.make("PyTorch", 2, notebook=data_parallel, speed=190, gpu=True))
     keras = records.make("Keras", 1, speed=80, gpu=True)
     reason = "not computable: no positive image in this split"
     keras["test"]["findings"][-1] |= {"auc": None, "low": None, "high": None, "reason": reason}

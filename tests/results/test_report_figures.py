@@ -99,7 +99,7 @@ def test_page_and_markdown_have_the_same_tables(batch: tuple[Path, list[Record]]
 
 def name_of(content: Record) -> str:
     variant = content["run"]["notebook"].partition("_MultiGPU")[2]
-    return content["framework"]["name"] + (" DataParallel" if variant == "_Exp_Loss" else "")
+    return content["framework"]["name"] + (" DataParallel" if variant == "_DataParallel" else "")
 
 
 def compiling(content: Record) -> float:

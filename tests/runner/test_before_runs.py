@@ -73,7 +73,7 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_continues_stand_in(su
 @pytest.mark.usefixtures("gpus")
 def test_each_kernel_once_for_each_set_of_gpus(suite: Suite) -> None:
     plant(suite.folder, "pytorch")
-    for name in ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"):
+    for name in ("PyTorch_MultiGPU", "PyTorch_MultiGPU_DataParallel"):
         suite.notebook(name, BEGIN, FINISH, kernel="pytorch")
     assert suite.compare("--dry-run", "--devices", "1,2") == 0
     assert probed(suite.folder) == []

@@ -30,14 +30,14 @@ def test_what_is_for_several_nodes_runs_only_there_unless_it_is_named(suite: Sui
 
 
 def test_a_notebook_of_one_machine_leaves_several_to_its_frameworks_other(suite: Suite) -> None:
-    for name in ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"):
+    for name in ("PyTorch_MultiGPU", "PyTorch_MultiGPU_DataParallel"):
         suite.notebook(name)
     suite.notebook("Keras_MultiGPU", framework="Keras")
     two = {"devices": [1], "nnodes": [2]}
     spans, keras = ("PyTorch_MultiGPU", 2, 1), ("Keras_MultiGPU", 2, 1)
     assert planned(**two) == [spans, keras]  # of Keras there is no other: it says why it cannot
     assert planned(frameworks=["pytorch"], **two) == [spans]
-    named = ["PyTorch_MultiGPU_Exp_Loss"]
+    named = ["PyTorch_MultiGPU_DataParallel"]
     assert planned(notebooks=named, **two) == [(named[0], 2, 1)]
 
 

@@ -60,5 +60,5 @@ def test_the_plan_says_beforehand_what_will_be_skipped(
     lines = shown.splitlines()
     about = {line.split()[0]: line for line in lines if "_MultiGPU" in line}
     said = "will be skipped: the recipe mine has no network of its own for pytorch, only for mxnet"
-    assert said in about["PyTorch_MultiGPU_Exp_Loss"] and len(about) > 2
+    assert said in about["PyTorch_MultiGPU_DataParallel"] and len(about) > 2
     assert "skipped" not in about["MXNet_Gluon_MultiGPU"]

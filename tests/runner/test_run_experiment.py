@@ -124,9 +124,9 @@ def test_each_execution_is_a_run_that_is_told_it_and_only_what_a_framework_lacks
 def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> None:
     wait = f"if not (Path(run).parents[2] / 'second').exists():{WAIT}".replace("\n", "\n    ")
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    suite.notebook("PyTorch_MultiGPU_Exp_Loss", BEGIN, wait, FINISH)
+    suite.notebook("PyTorch_MultiGPU_DataParallel", BEGIN, wait, FINISH)
     command = suite.start(env={"TMPDIR": own_temporary_folder()})
-    wait_for(lambda: any((suite.folder / "runs").glob("*/PyTorch_MultiGPU_Exp_Loss-1x/pids")))
+    wait_for(lambda: any((suite.folder / "runs").glob("*/PyTorch_MultiGPU_DataParallel-1x/pids")))
     family = psutil.Process(command.pid).children(recursive=True)
     command.kill()
     command.communicate()

@@ -11,7 +11,7 @@ from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, wait_for
 from helpers.record import processes
 
 ONE = "PyTorch_MultiGPU"
-TWO = "PyTorch_MultiGPU_Exp_Loss"
+TWO = "PyTorch_MultiGPU_DataParallel"
 
 
 def test_a_disk_that_fills_up_while_a_run_goes_on(suite: Suite) -> None:

@@ -20,7 +20,7 @@ from helpers.training import epoch_lines, step_clock
 from helpers.training.step_clock import StepClock
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-SLOW = "PyTorch_MultiGPU_Exp_Loss"
+SLOW = "PyTorch_MultiGPU_DataParallel"
 
 
 def waiting(suite: Suite, batch: str) -> list[int]:

@@ -113,7 +113,7 @@ def test_a_copy_runs_under_its_own_name(cell: dict[str, Any], tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "of", "said"),
     [
-        ("PyTorch_MultiGPU_Exp_Loss-Copy1", "pytorch", "PyTorch_MultiGPU spans"),
+        ("PyTorch_MultiGPU_DataParallel-Copy1", "pytorch", "PyTorch_MultiGPU spans"),
         ("mine", "chainer", "ChainerMN_MultiNode is Chainer across"),
     ],
 )
