@@ -65,12 +65,12 @@ def run(
     Raises:
         UserError: MPI is missing, or the ranks failed.
     """
-    if not paths.MPIEXEC.exists():
-        raise UserError(f"no mpiexec in {paths.MPIEXEC.parent}: run 'make envs'")
     if ranks < 2 or any(size < 4 or size % 4 for size in sizes):
         raise UserError(
             f"{ranks} ranks, sizes {list(sizes)}: give at least 2, and multiples of 4 bytes"
         )
+    if not paths.MPIEXEC.exists():
+        raise UserError(f"no mpiexec in {paths.MPIEXEC.parent}: run 'make envs'")
     order = {"sizes": list(sizes), "rounds": rounds, "seconds": seconds}
     words: list[str] = [str(paths.MPIEXEC), "-n", str(ranks)]
     words += ["-ppn", str(ranks_a_host)] if ranks_a_host else []
