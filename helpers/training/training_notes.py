@@ -242,10 +242,10 @@ class Watching(StepClock):
     def batch(self, batch: Any, at: float) -> None:
         """This batch was there at this time, of ``time.perf_counter``; a step is taken on it."""
         self.arrived(at)
-        if self._notes is None:
-            self.images += batch_arrays.own_length(parts_of(batch)[0])
-        else:
+        if self._notes is not None:
             self._notes.batch(batch)
+        elif not isinstance(batch, int):  # an all-reduce alone iterates over numbers
+            self.images += batch_arrays.own_length(parts_of(batch)[0])
 
     def step(self) -> None:
         self.queued(self._device)
