@@ -30,7 +30,15 @@ RAN_OUT = re.compile(
 
 
 def launch(run: RunState, main: Callable[[int, int], Any]) -> Any:
-    """See :meth:`helpers.run.Run.launch`."""
+    """Call ``main(rank, world)`` in one new process per device; return what rank 0's returned.
+
+    Under torchrun or mpiexec, it is called in the process that is there. What the processes print
+    appears here, line by line.
+
+    Raises:
+        ReplicaError: a process failed; with its number and its own traceback. The others end.
+        Interrupted: you interrupted the cell; all processes have ended.
+    """
     run.launched = True
     begin_training(run)
     here, world = rank_info.here(), run.setup.replicas

@@ -47,8 +47,8 @@ class Amount:
     images: int = 0
 
 
-def measure(run: RunState, measurements: Mapping[str, Callable[[int], Any]]) -> None:
-    """See :meth:`helpers.run.Run.measure`."""
+def measure(run: RunState, **measurements: Callable[[int], Any]) -> None:
+    """Measure images/s in interleaved rounds, of functions that take n steps; record them."""
     if wrong := [name for name in measurements if name not in MEASUREMENTS]:
         raise UserError(f"run.measure: {wrong[0]} is not one of {', '.join(MEASUREMENTS)}")
     run.tell(showing.remove, *MEASUREMENTS.values(), *FROM_THEM)

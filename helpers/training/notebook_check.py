@@ -42,7 +42,7 @@ _ORDER = ("not checked", "pass", "expected", "different", "fail")
 
 
 class Functions(NamedTuple):
-    """The notebook's functions, as :meth:`helpers.run.Run.check` documents them."""
+    """The notebook's functions; docs/run.md says what each returns."""
 
     build_model: Callable[[], Any]
     make_replica: Callable[[Any], Any]
@@ -51,11 +51,22 @@ class Functions(NamedTuple):
     make_loader: Callable[[Split, bool], Any]
 
 
-def check(run: RunState, replica: Any, *functions: Any) -> None:
-    """See :meth:`helpers.run.Run.check`."""
+def check(
+    run: RunState,
+    replica: Any,
+    build_model: Callable[[], Any],
+    make_replica: Callable[[Any], Any],
+    train_steps: Callable[[Any, Any, int], float],
+    predict: Callable[[Any, Any, int], np.ndarray],
+    make_loader: Callable[[Split, bool], Any],
+) -> None:
+    """Check that this notebook trains what all others train; show and record the result.
+
+    Run it in every process, before the first step. docs/fairness.md explains the rows.
+    """
     if not run.launched:
         launching.begin_training(run)
-    of = Functions(*functions)
+    of = Functions(build_model, make_replica, train_steps, predict, make_loader)
     run.loop.predict = of.predict
     held = run.framework.dump_weights(replica.network)
     rows = [reference_checks.same_weights(held, run.initial.arrays)]

@@ -132,7 +132,7 @@ def summary(content: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def chart(run: RunState) -> Any:
-    """See :meth:`helpers.run.Run.chart`."""
+    """Return the monitor's chart of the whole run, a lane for each device."""
     samplers.stop(run.monitor)
     rank_info.exchange(None)  # rank 0 reads the traces of all hosts
     if run.rank:
@@ -146,7 +146,7 @@ def chart(run: RunState) -> Any:
 
 
 def report(run: RunState) -> None:
-    """See :meth:`helpers.run.Run.report`."""
+    """Show where the time went and what was measured, and finish the record."""
     if not rank_info.exchange("monitor" in run.record.content)[0]:
         chart(run)
     if run.rank:

@@ -138,7 +138,7 @@ def test_the_page_on_run_has_every_name() -> None:
     assert named - own(Run) - {*RunState.__init__.__code__.co_names} == OF_THE_NOTEBOOK
     for name in calls.keys() & own(Run):
         given = re.findall(r"[(,] ?(\w+)", calls[name])
-        taken = [each for each in signature(getattr(Run, name)).parameters if each != "self"]
+        taken = [*signature(getattr(Run, name)).parameters][1:]  # without the run itself
         assert given == (list(MEASUREMENTS) if taken == ["measurements"] else taken), calls[name]
     of_split = {re.sub(r"^split\.|\(.*", "", name) for name in listed("run", "A split")}
     assert of_split == {"len", *own(Split), *(field.name for field in fields(Split))}
