@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from data_prep.__main__ import Version
 from helpers.commands import doctor, reports, run
 from helpers.commands.parser import Commands, Parser
-from helpers.errors import UserError, exits_cleanly, unknown
+from helpers.errors import UserError, exit_code, unknown
 
 DESCRIPTION = """\
 Train the same network in every framework, and compare speed, accuracy and waiting times.
@@ -29,7 +29,7 @@ Exit codes: 0 success; 1 a run failed or a result changed; 2 a mistake in the co
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with ``arguments`` (``sys.argv`` by default); returns the exit code."""
-    return exits_cleanly(_main)(sys.argv[1:] if arguments is None else arguments)
+    return exit_code(_main, sys.argv[1:] if arguments is None else arguments)
 
 
 def _main(arguments: Sequence[str]) -> int:

@@ -3,9 +3,8 @@
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import wraps
 from io import TextIOWrapper
 
 from data_prep.errors import BROKEN_PIPE_EXIT_CODE, DataError, did_you_mean, printable
@@ -36,11 +35,10 @@ class LoaderError(UserError):
     """A loader of the notebook gave fewer batches or images than were asked for."""
 
 
-def unknown(what: str, name: str, known: Iterable[str], of: str = "") -> str:
+def unknown(what: str, name: str, known: Collection[str]) -> str:
     """``unknown key 'epoch': did you mean 'epochs'?``; without a similar name, all known names."""
-    known = list(known)
     hint = did_you_mean(name, known, f"the {what}s are {', '.join(known)}")
-    return f"unknown {what} '{name}'{of}: {hint}"
+    return f"unknown {what} '{name}': {hint}"
 
 
 class UnsupportedError(UserError):
@@ -55,49 +53,44 @@ FOR_USERS = UserError, DataError, MonitorError
 """The errors whose message tells the user in one line what to do."""
 
 
-def in_a_line(error: BaseException | str, kind: str = "") -> str:
+def in_a_line(error: BaseException) -> str:
     """An error's kind and its text's first line; and its last, if it has another's traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     said = lines[0] + (f" {lines[-1]}" if lines[0].endswith(":") and len(lines) > 1 else "")
-    return printable(f"{kind or type(error).__name__}: {said}"[:500].removesuffix(": "))
+    return printable(f"{type(error).__name__}: {said}"[:500].removesuffix(": "))
 
 
-def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
-    """Turn errors that a user can fix into one line on stderr and exit code 2; Ctrl-C into 130.
+def exit_code(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
+    """A command's; an error that a user can fix becomes one line on stderr and 2, Ctrl-C 130.
 
     Errors of the operating system (a full disk, a read-only folder) are treated the same way. A
     KeyboardInterrupt may have another ``code``. A command whose output pipe is closed
     (``rosetta run --help | head``) ends without a line, with exit code 141.
     """
-
-    @wraps(main)
-    def wrapped(*args: object, **kwargs: object) -> int:
+    try:
+        if sys.stdout is None:
+            raise UserError("standard output is closed: send it to a file or to /dev/null")
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):  # else what it cannot show would end us
+                stream.reconfigure(errors="backslashreplace")
         try:
-            if sys.stdout is None:
-                raise UserError("standard output is closed: send it to a file or to /dev/null")
-            for stream in (sys.stdout, sys.stderr):
-                if isinstance(stream, TextIOWrapper):  # else what it cannot show would end us
-                    stream.reconfigure(errors="backslashreplace")
-            try:
-                code = main(*args, **kwargs)
-            except SystemExit:  # argparse's, once it has printed the help
-                _flush()
-                raise
+            code = main(arguments)
+        except SystemExit:  # argparse's, once it has printed the help
             _flush()
-            return code
-        except FOR_USERS as error:
-            return _ended(2, f"error: {error}")
-        except OSError as error:
-            if isinstance(error, BrokenPipeError) and error.filename in (None, STDOUT):
-                return _ended(BROKEN_PIPE_EXIT_CODE)
-            return _ended(2, f"error: {refusal(error)}")
-        except KeyboardInterrupt as asked:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, signal.SIG_IGN)  # nothing is left but to end
-            code = getattr(asked, "code", INTERRUPTED)
-            return _ended(code, str(asked) or "interrupted: what was finished is kept")
-
-    return wrapped
+            raise
+        _flush()
+        return code
+    except FOR_USERS as error:
+        return _ended(2, f"error: {error}")
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) and error.filename in (None, STDOUT):
+            return _ended(BROKEN_PIPE_EXIT_CODE)
+        return _ended(2, f"error: {refusal(error)}")
+    except KeyboardInterrupt as asked:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # nothing is left but to end
+        code = getattr(asked, "code", INTERRUPTED)
+        return _ended(code, str(asked) or "interrupted: what was finished is kept")
 
 
 def refusal(error: OSError) -> str:
