@@ -230,7 +230,7 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
     """Uses the program that computes gradients, so that it is compiled once for both."""
     model.eval()
-    outputs = getattr(model, model.head).out_features
+    outputs = getattr(model, model.names[-1]).out_features
     targets = np.zeros((len(images), outputs), np.float32)
     return _of_all(model, images, targets, jax_ranks.HELD)[2]
 

@@ -25,7 +25,8 @@ Model: TypeAlias = chainer.Chain
 def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Model:
     norm = partial(L.BatchNormalization, eps=recipe.bn_epsilon, decay=1 - recipe.bn_momentum)
     layers, channels = compose(network, LAYERS._replace(norm=norm))
-    return Network(layers, head(network), L.Linear(channels, outputs_of(network, arrays)))
+    last = L.Linear(channels, outputs_of(network, arrays))
+    return InTurn(layers | {"mean": partial(F.mean, axis=(2, 3)), head(network): last})
 
 
 def own(recipe: Recipe, outputs: int) -> Model:
@@ -34,11 +35,9 @@ def own(recipe: Recipe, outputs: int) -> Model:
 
     def shape(model: Model) -> tuple[int, ...]:
         with chainer.using_config("train", False), chainer.no_backprop_mode():
-            logits: tuple[int, ...] = model(images).shape  # sizes that were left open are known now
-        return logits
+            return model(images).shape  # sizes that were left open are known now
 
-    model: Model = custom.make("chainer", recipe, outputs, chainer.Chain, shape)
-    return model
+    return custom.make("chainer", recipe, outputs, chainer.Chain, shape)
 
 
 def convolution(channels: int, out: int, size: int, stride: int = 1) -> L.Convolution2D:
@@ -80,19 +79,6 @@ class Block(InTurn):
     def forward(self, x: Any) -> chainer.Variable:
         short = x if self.downsample is None else self.downsample(x)
         return F.relu(super().forward(x) + short)
-
-
-class Network(InTurn):
-    """Layers, the mean over the pixels, and the last layer."""
-
-    def __init__(self, layers: Mapping[str, Any], head: str, last: L.Linear) -> None:
-        super().__init__(layers)
-        self.head = head
-        with self.init_scope():
-            setattr(self, head, last)
-
-    def forward(self, x: Any) -> chainer.Variable:
-        return getattr(self, self.head)(F.mean(super().forward(x), axis=(2, 3)))
 
 
 def shortcut(x: Any) -> chainer.Variable:

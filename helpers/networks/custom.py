@@ -6,13 +6,11 @@ Their weights have the framework's own names and its own initial values.
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from helpers.errors import UserError
 from helpers.networks.weights import Weights
 from helpers.recipe import Recipe, custom_code
 
@@ -32,20 +30,17 @@ def make(
     Raises:
         UserError: its code fails, or gives something else; with the file, the line and the name.
     """
-    file, _, name = recipe.own[framework].rpartition(":")
-    path = Path(recipe.beside).resolve() / file
-    called = f"{path}: {name}({outputs})"
-    with custom_code.report_errors(recipe, framework, f"{name}({outputs})"), _seeded(recipe.seed):
+    called = f"{recipe.own[framework].rpartition(':')[2]}({outputs})"
+    with custom_code.report_errors(recipe, framework, called), _seeded(recipe.seed):
         model = custom_code.load(recipe, framework)(outputs)
         if not isinstance(model, kind):
             wanted = f"{kind.__module__.split('.')[0]}'s {kind.__name__}"
-            raise UserError(f"{called} returns a {type(model).__name__}, not a {wanted}")
-        found = tuple(shape(model))
-    if found != (IMAGES, outputs):
-        raise UserError(
-            f"{called}: for {IMAGES} images of {recipe.crop} px its network returns {list(found)}: "
-            f"give {outputs} logits an image, {[IMAGES, outputs]}"
-        )
+            raise TypeError(f"it returns a {type(model).__name__}, not a {wanted}")
+        if (found := list(shape(model))) != [IMAGES, outputs]:
+            raise ValueError(
+                f"for {IMAGES} images of {recipe.crop} px its network returns {found}: "
+                f"give {outputs} logits an image, {[IMAGES, outputs]}"
+            )
     setattr(model, _MARK, True)  # by which weights are named otherwise, see is_own
     return model
 
@@ -58,11 +53,7 @@ def is_own(model: Any) -> bool:
 def initial(framework: ModuleType, recipe: Recipe, outputs: int) -> Weights:
     """The initial weights of all replicas, which the framework draws from the seed."""
     arrays = framework.dump_weights(framework.networks.own(recipe, outputs))
-    if not arrays:
-        called = f"{recipe.own[framework.networks.__name__.rpartition('.')[2]]}({outputs})"
-        raise UserError(f"{called} returns a network without weights, so there is nothing to train")
-    note = f"drawn by the framework itself from seed {recipe.seed}"
-    return Weights(arrays, "own", note)
+    return Weights(arrays, "own", f"drawn by the framework itself from seed {recipe.seed}")
 
 
 @contextmanager

@@ -32,11 +32,10 @@ def build(network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Mod
         norm = partial(Norm, momentum=1 - recipe.bn_momentum, epsilon=recipe.bn_epsilon, rngs=rngs)
         convolution = partial(Convolution, rngs=rngs)
         layers, channels = compose(network, LAYERS._replace(convolution=convolution, norm=norm))
-        last = nnx.Linear(channels, outputs_of(network, arrays), rngs=rngs)
-        return Network(layers, head(network), last)
+        last = Last(channels, outputs_of(network, arrays), rngs=rngs)
+        return InTurn(layers | {head(network): last})
 
-    model: Model = nnx.eval_shape(made)
-    return model
+    return nnx.eval_shape(made)
 
 
 def undrawn() -> Any:
@@ -50,13 +49,11 @@ def own(recipe: Recipe, outputs: int) -> Model:
 
     def shape(model: Model) -> tuple[int, ...]:
         model.eval()
-        found: tuple[int, ...] = model(images).shape  # type: ignore[operator]
-        return found
+        return model(images).shape  # type: ignore[operator]
 
     # Where the same seed draws the same.
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        model: Model = custom.make("jax", recipe, outputs, nnx.Module, shape)
-    return model
+        return custom.make("jax", recipe, outputs, nnx.Module, shape)
 
 
 def _as_images(arrays: tuple[Any, ...], **_: Any) -> tuple[Any, ...]:
@@ -114,19 +111,11 @@ class InTurn(nnx.Module):
         return x
 
 
-class Network(InTurn):
-    """Layers, the mean over the pixels, and the last layer, in the weights' dtype."""
-
-    def __init__(self, layers: Mapping[str, Any], head: str, last: nnx.Linear) -> None:
-        super().__init__(layers)
-        self.head = head
-        setattr(self, head, last)
+class Last(nnx.Linear):
+    """Of the mean over the pixels, in the weights' dtype."""
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        last = getattr(self, self.head)
-        x = super().__call__(x).astype(last.kernel[...].dtype)
-        logits: jax.Array = last(x.mean((1, 2)))
-        return logits
+        return super().__call__(x.astype(self.kernel[...].dtype).mean((1, 2)))
 
 
 class DenseLayer(InTurn):

@@ -36,10 +36,9 @@ def own(recipe: Recipe, outputs: int) -> Model:
     images = keras.ops.zeros((custom.IMAGES, recipe.crop, recipe.crop, recipe.channels))
     tf.random.set_seed(recipe.seed)  # Keras itself draws by Python's
     with keras.device("cpu"):  # where the same seed draws the same
-        model: Model = custom.make(
+        return custom.make(
             "keras", recipe, outputs, keras.Model, lambda model: model(images, training=False).shape
         )
-    return model
 
 
 def _layer(kind: Callable[..., Any], *given: Any, **how: Any) -> Step:

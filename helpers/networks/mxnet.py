@@ -35,12 +35,10 @@ def own(recipe: Recipe, outputs: int) -> Model:
         for parameter in model.collect_params().values():
             if parameter._data is None and not parameter._deferred_init:  # not by its maker
                 parameter.initialize()
-        logits: tuple[int, ...] = model(images).shape  # sizes that were left open are known now
-        return logits
+        return model(images).shape  # sizes that were left open are known now
 
     mx.random.seed(recipe.seed)
-    model: Model = custom.make("mxnet", recipe, outputs, gluon.Block, shape)
-    return model
+    return custom.make("mxnet", recipe, outputs, gluon.Block, shape)
 
 
 def _in_turn(layers: Mapping[str, Any], kind: type = nn.HybridSequential) -> gluon.HybridBlock:

@@ -32,13 +32,11 @@ def own(recipe: Recipe, outputs: int) -> Model:
 
     def shape(model: Model) -> torch.Size:
         with torch.no_grad():  # which also makes what is lazy
-            logits: Tensor = model.eval()(images)
-        return logits.shape
+            return model.eval()(images).shape
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        model: Model = custom.make("pytorch", recipe, outputs, nn.Module, shape)
-    return model.train()
+        return custom.make("pytorch", recipe, outputs, nn.Module, shape).train()
 
 
 def _shallow(num_classes: int) -> Model:

@@ -30,10 +30,9 @@ def own(recipe: Recipe, outputs: int) -> Model:
     images = tf.zeros((custom.IMAGES, recipe.crop, recipe.crop, recipe.channels))
     tf.random.set_seed(recipe.seed)
     with tf.device("CPU:0"):  # where the same seed draws the same
-        model: Model = custom.make(
+        return custom.make(
             "tensorflow", recipe, outputs, tf.Module, lambda model: model(images, False).shape
         )
-    return model
 
 
 class Network(tf.Module):

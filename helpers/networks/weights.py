@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file as load
 from safetensors.numpy import save as to_bytes
 
 from data_prep.files import write_atomic
@@ -42,14 +42,10 @@ class Weights:
 
     @property
     def sha256(self) -> str:
-        """Digest over names and bytes, equal in every kernel that starts from the same model."""
         return digest(self.arrays)
 
     def __str__(self) -> str:
         return f"Weights: {self.source} ({self.note}), SHA-256 {self.sha256[:12]}"
-
-    def as_record(self) -> dict[str, str]:
-        return {"source": self.source, "sha256": self.sha256}
 
 
 def canonical(
@@ -60,23 +56,18 @@ def canonical(
     ``auto`` is ImageNet's where they can be had.
 
     Raises:
-        UserError: unknown source, or ImageNet's were demanded and cannot be had.
+        UserError: ImageNet's were demanded and cannot be had.
     """
-    if source not in ("auto", "imagenet", "random"):
-        raise UserError(f"weights '{source}': give imagenet, random or auto")
-    arrays = seeded(outputs, seed, network)
-    if source == "random":
-        return Weights(arrays, "random", f"He-normal from seed {seed}")
-    try:
-        backbone = _imagenet_backbone(network)
-    except (OSError, UserError) as error:
-        if source == "imagenet":
-            raise UserError(f"no ImageNet weights ({error}); use weights=random") from None
-        return Weights(
-            arrays, "random", f"seed {seed}, because the ImageNet weights are unavailable: {error}"
-        )
-    note = f"torchvision's, with a classifier from seed {seed}"
-    return Weights({**arrays, **backbone}, "imagenet", note)
+    arrays, note = seeded(outputs, seed, network), f"He-normal from seed {seed}"
+    if source != "random":
+        try:
+            arrays |= _imagenet_backbone(network)
+            return Weights(arrays, "imagenet", f"torchvision's, with a classifier from seed {seed}")
+        except (OSError, UserError) as error:
+            if source == "imagenet":
+                raise UserError(f"no ImageNet weights ({error}); use weights=random") from None
+            note = f"seed {seed}, because the ImageNet weights are unavailable: {error}"
+    return Weights(arrays, "random", note)
 
 
 def seeded(outputs: int = 14, seed: int = 0, network: str = "densenet121") -> Arrays:
@@ -104,11 +95,8 @@ def seeded(outputs: int = 14, seed: int = 0, network: str = "densenet121") -> Ar
 
 def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
     """The arrays whose names begin with ``prefix``, by the rest of their names."""
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
+    names = [name for name in arrays if name.startswith(prefix)]
+    return {name.removeprefix(prefix): arrays[name] for name in names}
 
 
 def digest(arrays: Mapping[str, np.ndarray]) -> str:
@@ -134,11 +122,6 @@ def save(
     write_atomic(path, to_bytes(whole, metadata), durable=True)
 
 
-def load(path: Path) -> Arrays:
-    """Read a checkpoint written by :func:`save`."""
-    return load_file(path)
-
-
 def fetch_imagenet(cache: Path, network: str) -> None:
     """Fetch torchvision's published weights, whose digest it checks, and cache them; by PyTorch."""
     from torchvision.models import get_model
@@ -154,10 +137,9 @@ def _imagenet_backbone(network: str) -> Arrays:
     cache = CACHE / f"{network}-imagenet.safetensors"
     with contextlib.suppress(FileNotFoundError, SafetensorError):  # not fetched yet, or damaged
         return load(cache)
-    python = paths.VENVS / "pytorch" / "bin" / "python"
-    if importlib.util.find_spec("torchvision"):
-        python = Path(sys.executable)
-    elif not python.exists():
+    here = importlib.util.find_spec("torchvision") is not None
+    python = Path(sys.executable) if here else paths.VENVS / "pytorch" / "bin" / "python"
+    if not python.exists():
         raise UserError("the pytorch environment, which reads torchvision's file, is missing")
     command = [str(python), "-m", "helpers.networks.weights", str(cache), network]
     done = subprocess.run(command, capture_output=True, text=True, cwd=paths.ROOT)
