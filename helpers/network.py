@@ -31,15 +31,12 @@ def free_port() -> int:
     """A TCP port on which no process listens now."""
     with socket.socket() as found:
         found.bind(("", 0))
-        port: int = found.getsockname()[1]
-    return port
+        return int(found.getsockname()[1])
 
 
-def loopback(of: Addresses | None = None) -> tuple[str, str]:
-    """The interface that only its own machine reaches, and its address; by default this one's."""
-    return next(
-        (name, ip) for name, (ip, _) in (of or addresses()).items() if ip.startswith("127.")
-    )
+def loopback() -> tuple[str, str]:
+    """The interface that only this machine reaches, and its address."""
+    return next((name, ip) for name, (ip, _) in addresses().items() if ip.startswith("127."))
 
 
 def common(hosts: Mapping[str, Addresses], first: str, named: str = "") -> dict[str, Any]:
@@ -49,7 +46,7 @@ def common(hosts: Mapping[str, Addresses], first: str, named: str = "") -> dict[
     with several, that network is taken. ``named`` is the interface to use; else it is found.
     """
     if len(hosts) == 1:
-        return {host: loopback(of) for host, of in hosts.items()}
+        return dict.fromkeys(hosts, loopback())
     networks: dict[str, dict[str, tuple[str, str]]] = {}
     for host, of in hosts.items():
         for name, (ip, mask) in of.items():
