@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,8 +31,6 @@ MOST = 1000
 """Calls that are timed together."""
 LARGEST = 256 << 20
 """Bytes of the largest message where the machine's memory allows it."""
-
-Case = tuple[dict[str, Any], Callable[[], Any]]
 
 
 def room(ranks_a_host: int) -> int:
@@ -80,8 +78,7 @@ def run(
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise UserError(f"mpiexec with {ranks} ranks failed ({done.returncode}): {last}")
-    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main(order: Mapping[str, Any]) -> None:
@@ -90,48 +87,40 @@ def main(order: Mapping[str, Any]) -> None:
 
     from helpers.all_reduce import methods
 
-    world, rows, counts = MPI.COMM_WORLD, [], {}
+    world, found, counts = MPI.COMM_WORLD, [], {}
 
     def slowest(call: Callable[[], Any], times: int) -> float:
         world.Barrier()
         began = time.perf_counter()
         for _ in range(times):
             call()
-        found: float = world.allreduce((time.perf_counter() - began) / times, MPI.MAX)
-        return found
+        return world.allreduce((time.perf_counter() - began) / times, MPI.MAX)
 
     each = [methods.arrange(shape) for shape in grids.of(world.size)]
     arrays = [np.zeros(size // 4, np.float32) for size in order["sizes"]]
     for repeat in range(order["rounds"]):
         for array, grid in itertools.product(arrays, each):
-            for about, call in _cases(grid, array):
-                # Connections are made in it, and memory is touched for the first time.
-                if repeat == 0 or about["method"] == "rsap":
-                    call()
+            rows, columns = grid.shape
+            inside = grid.memory(array.size, np.float32)
+            inside[:] = 0
+            for name, method in methods.METHODS.items():
+                if name not in grids.OVER_GRIDS and rows > 1:
+                    continue  # what knows of no grid is measured over (1, n) alone
+                about = {"rows": rows, "columns": columns, "bytes": array.nbytes, "method": name}
                 key = tuple(about.values())
+                call = partial(method, grid, inside if name == "rsap" else array)
+                # Connections are made in it, and memory is touched for the first time.
+                if repeat == 0 or name == "rsap":
+                    call()
                 if repeat == 0:
                     takes = slowest(call, 1)
                     counts[key] = max(1, min(MOST, round(order["seconds"] / takes)))
-                rows.append(about | {"round": repeat, "seconds": slowest(call, counts[key])})
+                found.append(about | {"round": repeat, "seconds": slowest(call, counts[key])})
             grid.forget()  # one grid's windows at a time: all would be many times the array
     if world.rank == 0:
-        print(json.dumps(rows), flush=True)
+        print(json.dumps(found), flush=True)
     for grid in each:
         grid.free()
-
-
-def _cases(grid: Any, array: np.ndarray) -> Iterator[Case]:
-    """What is measured over one grid, of an array of zeros; what knows of no grid, over (1, n)."""
-    from helpers.all_reduce import methods
-
-    rows, columns = grid.shape
-    about = {"rows": rows, "columns": columns, "bytes": array.nbytes}
-    inside = grid.memory(array.size, np.float32)
-    inside[:] = 0
-    for name, method in methods.METHODS.items():
-        if name in grids.OVER_GRIDS or rows == 1:
-            given = inside if name == "rsap" else array
-            yield about | {"method": name}, partial(method, grid, given)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ Importing this module joins MPI.
 All have one signature, ``method(grid, array, mean=False)``, and work in place: afterwards every
 rank's contiguous ``array`` holds the sum, or of floats the mean, of all ranks', the same bits on
 each. The mean is the sum times 1 / n, as in ChainerMN; a rank averages its share before others get
-it. An array of another kind is a ValueError.
+it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,6 @@ class Grid:
     column: Any
     _scratch: dict[np.dtype, np.ndarray] = field(default_factory=dict)
     _windows: dict[int, Any] = field(default_factory=dict)
-
-    @property
-    def ranks(self) -> int:
-        return int(self.world.size)
 
     def scratch(self, size: int, dtype: np.dtype) -> np.ndarray:
         """Memory of this rank's own, (size,), until it is asked for again."""
@@ -84,10 +80,10 @@ def arrange(shape: grids.Shape, world: Any = None) -> Grid:
 
 def plain(grid: Grid, array: np.ndarray, mean: bool = False) -> None:
     """MPI's own all-reduce. It has no shares, and so the whole array is averaged."""
-    flat = _flat(array, mean)
+    flat = array.reshape(-1)
     grid.world.Allreduce(MPI.IN_PLACE, flat)
     if mean:
-        flat *= 1 / grid.ranks
+        flat *= 1 / grid.world.size
 
 
 def ring(grid: Grid, array: np.ndarray, mean: bool = False) -> None:
@@ -98,7 +94,7 @@ def ring(grid: Grid, array: np.ndarray, mean: bool = False) -> None:
     second round the sums travel on, until all have them. No rank sends more than 2 (n - 1) / n
     times the array, whatever n is, but there are 2 (n - 1) steps to wait for.
     """
-    flat, world, ranks = _flat(array, mean), grid.world, grid.ranks
+    flat, world, ranks = array.reshape(-1), grid.world, grid.world.size
     parts = [flat[cut] for cut in grids.cuts(flat.size, ranks)]
     right, left = (world.rank + 1) % ranks, (world.rank - 1) % ranks
     arriving = grid.scratch(parts[0].size, flat.dtype)
@@ -121,7 +117,7 @@ def rsaa(grid: Grid, array: np.ndarray, mean: bool = False) -> None:
     below each other, which have the same c-th of every row, add those up; and the row puts them
     together again. Between rows goes a c-th of the array, and r + c steps take the place of r c.
     """
-    flat = _flat(array, mean)
+    flat = array.reshape(-1)
     share, places = _share(grid, flat, mean)
     grid.row.Allgatherv(share, [flat, [cut.stop - cut.start for cut in places]])
 
@@ -133,7 +129,7 @@ def rsap(grid: Grid, array: np.ndarray, mean: bool = False) -> None:
     more, and once when every Put has arrived. Others can Put into nothing but a window: an array
     that is not ``grid.memory(...)`` is copied whole.
     """
-    flat = _flat(array, mean)
+    flat = array.reshape(-1)
     if flat.size == 0:
         return
     share, places = _share(grid, flat, mean)
@@ -162,14 +158,5 @@ def _share(grid: Grid, flat: np.ndarray, divide: bool) -> tuple[np.ndarray, list
     grid.row.Reduce_scatter(flat, share, lengths)
     grid.column.Allreduce(MPI.IN_PLACE, share)
     if divide:
-        share *= 1 / grid.ranks
+        share *= 1 / grid.world.size
     return share, places
-
-
-def _flat(array: np.ndarray, mean: bool) -> np.ndarray:
-    """The array itself, (size,)."""
-    if not array.flags.c_contiguous:
-        raise ValueError("an array that is not contiguous: np.ascontiguousarray makes one of it")
-    if mean and array.dtype.kind != "f":
-        raise ValueError(f"the mean of {array.dtype}: only that of floats can be kept in place")
-    return array.reshape(-1)
