@@ -21,8 +21,7 @@ FOLDER = paths.ROOT / "recipes"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 """The recipes that ship: their files' names are theirs."""
 TRAINED = ("data", "model", "train", "target")
-"""Tables that decide the training. A job that ran out of time resumes after the file asks for more
-time, or more runs."""
+"""Tables that decide the training; the others may change before a job is resumed."""
 Tables = dict[str, dict[str, Any]]
 
 
@@ -58,7 +57,7 @@ def file_of(name: str) -> RecipeFile:
     if name in SHIPPED:
         return SHIPPED[name]
     if name.endswith(".toml"):
-        return read(full_name(name))
+        return read(Path(full_name(name)))
     raise UserError(
         f"unknown recipe '{name}': the recipes are {', '.join(NAMES)} (or auto), or give a file: "
         "mine.toml"
@@ -66,9 +65,7 @@ def file_of(name: str) -> RecipeFile:
 
 
 def lookup(name: str, *, demo: bool = False, **changes: Any) -> Recipe:
-    """The recipe called ``name``, or in the file ``name``, with some fields changed.
-
-    ``demo``: apply its table ``[demo]``, if it has one.
+    """The recipe called ``name``, or in the file ``name``, with ``[demo]`` and fields changed.
 
     Raises:
         UserError: there is no such recipe or value of a field, or the file has a mistake.
@@ -78,13 +75,12 @@ def lookup(name: str, *, demo: bool = False, **changes: Any) -> Recipe:
     return tables.checked(asdict(changed), Recipe)
 
 
-def read(path: str | Path) -> RecipeFile:
+def read(path: Path) -> RecipeFile:
     """The recipe in the file at ``path``.
 
     Raises:
         UserError: it cannot be read, is not TOML, or says what no recipe may.
     """
-    path = Path(os.path.expanduser(path))  # noqa: PTH111 (it never fails)
     with tables.located(path):
         if path.stem in NAMES and path.resolve().parent != FOLDER:
             raise UserError(f"'{path.stem}' names a built-in recipe: give yours another name")
@@ -165,8 +161,16 @@ def _recipe(path: Path, found: Tables) -> Recipe:
     if own.keys() - {custom_code.READER}:
         model = {"network": "own", "weights": model.get("weights", "random")}
     data.setdefault("color_mode", "grayscale" if reader == "nih" else "rgb")
+    if "image_size" in data:
+        size, crop = data["image_size"], data.setdefault("crop", data["image_size"])
+        if crop > size:
+            raise UserError(f"data.crop: {crop} px do not fit into {size} px")
+    elif "crop" in data:
+        raise UserError("data.crop: it needs image_size, that of the images")
+    elif reader != "nih":  # the images' own size, whatever that is
+        data |= {"image_size": 0, "crop": 0}
     decides = {name: found.get(name, {}) for name in (*TRAINED, "demo")}
-    settings = data | _sizes(reader, data) | model | train | target
+    settings = data | model | train | target
     settings |= {
         "name": path.stem,
         "reader": reader,
@@ -179,18 +183,6 @@ def _recipe(path: Path, found: Tables) -> Recipe:
         "sha256": hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest(),
     }
     return tables.checked(settings, Recipe)
-
-
-def _sizes(reader: str, data: Mapping[str, Any]) -> dict[str, int]:
-    """Images and crop in pixels; without such keys the article's, or the images' own size."""
-    if "image_size" not in data:
-        if "crop" in data:
-            raise UserError("data.crop: it needs image_size, that of the images")
-        return {} if reader == "nih" else {"image_size": 0, "crop": 0}
-    image_size, crop = data["image_size"], data.get("crop", data["image_size"])
-    if crop > image_size:
-        raise UserError(f"data.crop: {crop} px do not fit into {image_size} px")
-    return {"image_size": image_size, "crop": crop}
 
 
 SHIPPED: Mapping[str, RecipeFile] = {name: read(FOLDER / f"{name}.toml") for name in NAMES}

@@ -9,7 +9,6 @@ https://arxiv.org/abs/1711.05225), as ``recipes/chexnet.toml`` has them.
 
 import math
 from dataclasses import asdict, dataclass, field, replace
-from itertools import count
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from msgspec import Meta
@@ -25,23 +24,15 @@ PRECISIONS = get_args(Precision)
 https://arxiv.org/abs/1710.03740). A framework without one reports that (``configure``)."""
 
 Execution = Literal["default", "eager", "compiled"]
-AS_USUAL, EAGER, COMPILED = EXECUTIONS = get_args(Execution)
-"""How a step is executed: as each notebook does it by itself, operation by operation, or compiled.
-
-A framework without one of them reports that (``frameworks.why_not``)."""
+AS_USUAL, EAGER, COMPILED = get_args(Execution)
+"""How a step is executed: as each notebook does it, operation by operation, or compiled."""
 
 MULTILABEL, MULTICLASS = "multilabel", "multiclass"
 TASKS = {MULTILABEL: ("auc",), MULTICLASS: ("top1", "top5")}
-"""What the outputs are, and the metrics of each, the usual one first: sigmoids, one a finding, or
-one softmax over all classes."""
+"""The metrics of sigmoids, one a finding, and of one softmax over classes; the usual one first."""
 
 Network = Literal["densenet121", "resnet44", "resnet50", "own"]
 NETWORKS = get_args(Network)[:-1]
-Scaling = Literal["linear", "sqrt", "none"]
-"""By what the learning rate grows with the number of devices."""
-
-IN_ARTICLE = 224 / 264
-"""Crop to image, of the NIH's images in whatever size they are."""
 
 LEAST_CROP = {"densenet121": 32, "resnet44": 8, "resnet50": 32}
 """Pixels of a side, of which one (two, in ResNet44) is left in a network's last layers."""
@@ -61,7 +52,6 @@ class Rule:
 
 Pixels = Annotated[int, Meta(ge=0, le=2**14)]
 Number = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-Amount = Annotated[float, Meta(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -108,7 +98,7 @@ class Recipe:
     optimizer: Literal["sgd", "adam"] = "adam"
     momentum: Annotated[float, Meta(ge=0, le=0.9999)] = 0.0  # of the optimiser "sgd" alone
     weight_decay: Annotated[float, Meta(ge=0, le=1)] = 0.0  # added to the gradients of all weights
-    lr_scaling: Scaling = "linear"
+    lr_scaling: Literal["linear", "sqrt", "none"] = "linear"  # with the number of devices
     lr_gamma: Annotated[float, Meta(gt=0, le=1)] = 1.0
     lr_milestones: tuple[Number, ...] = ()  # after these the rate is multiplied by lr_gamma
     metric: Literal["auc", "top1", "top5"] = "auc"
@@ -118,14 +108,6 @@ class Recipe:
     code: dict[str, str] = field(default_factory=dict)
     demo: bool = False
     sha256: str = ""
-
-    @property
-    def schedule(self) -> str:
-        """Warm-up and drops of the learning rate."""
-        said = f", warm-up epochs {self.warmup_epochs:g}" * bool(self.warmup_epochs)
-        if self.lr_milestones:
-            said += f", x {self.lr_gamma:g} after epochs {', '.join(map(str, self.lr_milestones))}"
-        return said
 
     def for_images(self, pixels: int) -> "Recipe":
         """The same recipe for images of ``pixels`` x ``pixels``, or whose shorter side that is.
@@ -138,12 +120,12 @@ class Recipe:
         """
         crop, ratio = self.crop, 1.0
         if self.image_size:
-            ratio = IN_ARTICLE if self.reader == "nih" else self.crop / self.image_size
+            ratio = 224 / 264 if self.reader == "nih" else self.crop / self.image_size
         if pixels != self.image_size:
             crop = max(round(pixels * ratio), 1)
         least = LEAST_CROP.get(self.network, 1)
         if crop < least:
-            enough = next(size for size in count(least) if round(size * ratio) >= least)
+            enough = math.ceil(least / ratio)
             raise UserError(
                 f"images of {pixels} px are too small: {self.network} needs a crop of at least "
                 f"{least} px, so resize to {enough} px or more "
@@ -236,12 +218,14 @@ class ScaledRecipe:
 
     def as_record(self) -> dict[str, Any]:
         """Every setting as plain JSON values, for the run's record."""
-        found = asdict(self.recipe)
-        found |= {"devices": self.devices, "global_batch_size": self.global_batch_size}
-        return found | {"scaled_learning_rate": self.learning_rate}
+        scaled = {"devices": self.devices, "global_batch_size": self.global_batch_size}
+        return asdict(self.recipe) | scaled | {"scaled_learning_rate": self.learning_rate}
 
     def __str__(self) -> str:
         recipe, growth = self.recipe, self.recipe.growth(self.devices)
+        schedule = f", warm-up epochs {recipe.warmup_epochs:g}" if recipe.warmup_epochs else ""
+        if after := ", ".join(map(str, recipe.lr_milestones)):
+            schedule += f", x {recipe.lr_gamma:g} after epochs {after}"
         momentum = f" with momentum {recipe.momentum:g}" if recipe.momentum else ""
         decay = f", weight decay {recipe.weight_decay:g}" if recipe.weight_decay else ""
         execution = f", {recipe.execution}" if recipe.execution != AS_USUAL else ""
@@ -249,7 +233,7 @@ class ScaledRecipe:
             f"{recipe.name}: {recipe.batch_size} images x {self.devices} "
             f"device{'s' * (self.devices != 1)} = global batch "
             f"{self.global_batch_size}; {recipe.optimizer}{momentum}{decay}; learning rate "
-            f"{recipe.learning_rate:g} x {growth:.4g} = {self.learning_rate:g}{recipe.schedule}; "
+            f"{recipe.learning_rate:g} x {growth:.4g} = {self.learning_rate:g}{schedule}; "
             f"crop {recipe.crop} of {recipe.image_size} px; "
             f"{recipe.epochs} epoch{'s' * (recipe.epochs != 1)}; {recipe.precision}{execution}"
         )

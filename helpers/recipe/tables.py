@@ -1,7 +1,6 @@
 """The tables of a recipe's file, and of a sweep's, as types that msgspec checks.
 
-A setting is declared once, as a field of :class:`Recipe`, with its type, range and default; this
-module says in which table of a file it is.
+Type, range and default of a setting are declared once, as a field of :class:`Recipe`.
 """
 
 from collections.abc import Iterator, Mapping

@@ -161,7 +161,7 @@ def test_from_the_unpacked_set_to_a_recipes_images(
     words = shlex.split(prepare)
     assert words[0] == "data-prep"
     assert command(*words[1:], "--num-workers", 1).returncode == 0
-    recipe = recipe_file.read("my set/recipe.toml").recipe
+    recipe = recipe_file.file_of("my set/recipe.toml").recipe
     reader = open_reader(recipe.reader, recipe.folder)
     assert len(reader) == 3 and list(reader.classes) == (given.classes or list(reader.classes))
     assert (reader.task == "findings") == (recipe.task == "multilabel")
@@ -239,7 +239,7 @@ def test_the_files_go_to_another_folder(tmp_path: Path, monkeypatch: pytest.Monk
     assert done.returncode == 0 and digest(tmp_path / "set") == before
     words = shlex.split(done.stdout.splitlines()[3])
     assert command(*words[1:], "--num-workers", 1).returncode == 0
-    recipe = recipe_file.read("mine/recipe.toml").recipe
+    recipe = recipe_file.file_of("mine/recipe.toml").recipe
     assert len(open_reader(recipe.reader, recipe.folder)) == 3
     (tmp_path / "file").write_text("")
     assert "with --output" in the_line(command("init", "set", "--output", "file/x"))

@@ -69,4 +69,3 @@ def test_unknown_names_are_refused() -> None:
 def test_a_schedule_in_words() -> None:
     recipe = lookup("resnet44-cifar10")
     assert ", warm-up epochs 1, x 0.1 after epochs 20, 30; " in str(recipe.on(1))
-    assert lookup("chexnet").schedule == ""
