@@ -45,7 +45,7 @@ def read(path: Path) -> dict[str, Any]:
         if alive is not None:
             content["state"] = "interrupted"
             content["reason"] = "the process was killed before the run was finished"
-    return dict(content)
+    return content
 
 
 def write(folder: Path, content: Mapping[str, Any]) -> None:
@@ -92,10 +92,7 @@ def read_json(path: Path) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """``value`` as JSON types: NumPy scalars and arrays unpacked, NaN as null, paths as text.
-
-    Texts have no effect on a terminal.
-    """
+    """``value`` as JSON types: NumPy's unpacked, NaN as null, texts harmless on a terminal."""
     if isinstance(value, Mapping):
         return {printable(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):

@@ -1,7 +1,4 @@
-"""Identify the process that a file names, and find out if it still runs.
-
-A number alone is not enough: other hosts have it too, and this host uses it again.
-"""
+"""Identify the process that a file names: its number is another's on other hosts, or later."""
 
 import os
 import socket
@@ -9,9 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import psutil
-
-SAME_SECONDS = 2.0
-"""By which a process's start may seem to move: it is told from the clock on the wall."""
 
 
 def own() -> dict[str, Any]:
@@ -27,17 +21,15 @@ def runs(said: Mapping[str, Any]) -> bool | None:
     if not lives(said["process"]):
         return False
     now = psutil.Process(said["process"]).create_time()
-    return abs(said.get("process_started", now) - now) < SAME_SECONDS
+    # In seconds: told from the clock on the wall, a start may seem to move.
+    return abs(said.get("process_started", now) - now) < 2.0
 
 
 def lives(process: int) -> bool:
-    """Whether the process still runs. A zombie (dead, not yet reaped by its parent) does not.
-
-    A process of which the main thread alone has ended looks like a zombie, but holds its GPU.
-    """
+    """Whether the process still runs; of a zombie, whether threads but the main one still do."""
     try:
-        with (found := psutil.Process(process)).oneshot():
-            return found.status() != psutil.STATUS_ZOMBIE or found.num_threads() > 1
+        found = psutil.Process(process)
+        return found.status() != psutil.STATUS_ZOMBIE or found.num_threads() > 1
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:

@@ -13,9 +13,6 @@ from helpers.record import this_notebook
 if TYPE_CHECKING:  # not loaded to read a record
     import pandas as pd
 
-PACKAGES = ("helpers", "data_prep")
-"""What the notebooks' training depends on; the monitor only looks on."""
-
 
 def follow(notebook: Path) -> Callable[[], str]:
     """What gives, whenever it is called, the SHA-256 of the code that a run has had so far.
@@ -37,9 +34,9 @@ def follow(notebook: Path) -> Callable[[], str]:
 
 @cache
 def _packages() -> bytes:
-    """All modules of the packages, with their names, as they were when the first run began."""
+    """All modules, but the monitor's, which only looks on, as they were when a run first began."""
     found = []
-    for package in PACKAGES:
+    for package in ("helpers", "data_prep"):
         for module in sorted((paths.ROOT / package).rglob("*.py")):
             found += [module.relative_to(paths.ROOT).as_posix().encode(), module.read_bytes()]
     return b"".join(found)

@@ -26,10 +26,7 @@ def training(
 
 
 def throughput(rates: Sequence[float]) -> dict[str, Any]:
-    """The sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``.
-
-    ``rates`` are the rounds' images/s over all devices.
-    """
+    """The section of a measurement, from its rounds' images/s over all devices."""
     return {"images_per_second": median(rates), "rounds": list(rates)}
 
 
@@ -60,10 +57,10 @@ def energy(summary: "pd.DataFrame") -> dict[str, Any]:
 
 
 def memory(summary: "pd.DataFrame", held: int | None = None) -> dict[str, Any]:
-    """The section ``memory``: the peak of the fullest device.
+    """The section ``memory``: the peak of the fullest device, of GPUs by ``Monitor.summary()``.
 
-    For GPUs, ``Monitor.summary()`` gives it. ``held`` is the peak of the fullest CPU device: the
-    most bytes that its process held in training, divided by the devices of that process.
+    ``held`` is that of the fullest CPU device: the most bytes that its process held in training,
+    divided by the devices of that process.
     """
     if held is not None:
         return {"peak_bytes": held}

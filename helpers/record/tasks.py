@@ -1,7 +1,4 @@
-"""The names of each task's results, their place in a record, and their format.
-
-All code that shows a result asks this module, so that no other code depends on the task.
-"""
+"""The names of each task's results, their place in a record, and their format."""
 
 import math
 from collections.abc import Mapping
@@ -19,7 +16,7 @@ class Metric:
 
     name: the recipe's. short: in a column or a line. whole: of all of a split. tested: its field of
     the record's section ``test``, and those of the ends of its interval. column: its column in
-    ``helpers.results.runs.frame``. percent: whether people read it in percent.
+    ``helpers.results.runs.frame``. scale: 100 where people read it in percent, else 1.
     """
 
     name: str
@@ -27,7 +24,7 @@ class Metric:
     whole: str
     tested: tuple[str, str, str]
     column: str
-    percent: bool
+    scale: int
 
     @property
     def of_epoch(self) -> str:
@@ -46,40 +43,32 @@ class Metric:
     @property
     def heading(self) -> str:
         """Above a chart of the validation after each epoch."""
-        return f"{capital(self.whole)} on the validation split{', %' if self.percent else ''}"
-
-    @property
-    def scale(self) -> float:
-        """The factor of a value in charts."""
-        return 100.0 if self.percent else 1.0
+        return f"{capital(self.whole)} on the validation split{', %' if self.scale > 1 else ''}"
 
     def text(self, value: float | None) -> str:
         """``0.757``, ``75.7 %``; ``n/a`` without a value."""
         if value is None or math.isnan(value):
             return NONE
-        return f"{100 * value:.1f} %" if self.percent else f"{value:.3f}"
+        return f"{100 * value:.1f} %" if self.scale > 1 else f"{value:.3f}"
 
     def difference(self, value: float) -> str:
         """``+0.012``, ``+1.2 points``: percentage points."""
-        return f"{100 * value:+.1f} points" if self.percent else f"{value:+.3f}"
+        return f"{100 * value:+.1f} points" if self.scale > 1 else f"{value:+.3f}"
 
     def target(self, value: float) -> str:
         """A value to be reached, with all its digits: ``0.70``, ``70 %``."""
-        if self.percent:
+        if self.scale > 1:
             return f"{100 * value:g} %"
         return f"{value:.2f}" if math.isclose(value, round(value, 2)) else f"{value:g}"
 
-    def of(self, test: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
+    def of(self, test: Mapping[str, Any]) -> tuple[float | None, ...]:
         """The metric and the ends of its interval in a record's section ``test``."""
-        value, low, high = (test.get(field) for field in self.tested)
-        return value, low, high
+        return tuple(test.get(field) for field in self.tested)
 
 
-AUC = Metric(
-    "auc", "AUC", "mean AUC", ("mean_auc", "mean_low", "mean_high"), "mean_auc", percent=False
-)
+AUC = Metric("auc", "AUC", "mean AUC", ("mean_auc", "mean_low", "mean_high"), "mean_auc", scale=1)
 TOP1, TOP5 = (
-    Metric(name, short, short, (name, f"{name}_low", f"{name}_high"), f"test_{name}", percent=True)
+    Metric(name, short, short, (name, f"{name}_low", f"{name}_high"), f"test_{name}", scale=100)
     for name, short in (("top1", "top-1"), ("top5", "top-5"))
 )
 
@@ -109,12 +98,6 @@ class Task:
         texts = {metric.short: metric.text(epoch[metric.of_epoch]) for metric in self.metrics}
         texts_of = [f"{name} {text}" for name, text in texts.items() if text != NONE]
         return ", ".join(texts_of) or f"{self.metric.short} {NONE}"
-
-    def chance(self, outputs: int | None) -> float | None:
-        """What guessing comes to, by the first metric; None if that hangs on how many."""
-        if self.metric is AUC:
-            return 0.5
-        return 1 / outputs if outputs else None
 
 
 MULTILABEL = Task("multilabel", "findings", (AUC,), "finding", "auc")

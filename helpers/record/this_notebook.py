@@ -20,16 +20,14 @@ SUFFIX = ".ipynb"
 EXECUTED = f"notebook{SUFFIX}"
 """A run's own copy of its notebook, in its folder, with what the cells have shown."""
 
-_CALL = "helpers.begin("
 _SET_IT = f"run %env {VARIABLE}=NAME{SUFFIX} in a cell, with this notebook's file name"
 
 
 def find(names: Mapping[str, Any]) -> Path:
     """The file of the notebook, or of the script with its cells, that runs here.
 
-    For a notebook, the first of these that is known says which: our runner, VS Code, Jupyter,
-    nbmake. Else it is the shipped notebook of which IPython has run the cell that begins the run.
-    ``names`` are the notebook's ``globals()``.
+    For a notebook, our runner, VS Code or Jupyter says which. Else it is the shipped notebook of
+    which IPython has run the cell that begins the run. ``names`` are the notebook's ``globals()``.
 
     Raises:
         UserError: the file is not known, or does not exist.
@@ -40,12 +38,16 @@ def find(names: Mapping[str, Any]) -> Path:
         VARIABLE: os.environ.get(VARIABLE, ""),
         VS_CODE: str(names.get(VS_CODE, "")),
         "JPY_SESSION_NAME": os.environ.get("JPY_SESSION_NAME", ""),
-        "PYTEST_CURRENT_TEST": os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[0],
     }
-    for where, name in said.items():
+    for where, given in said.items():
+        name = Path(given).name
         if name.endswith(SUFFIX) or (name and where == VARIABLE):
-            return _file(name, where)
-    calls = [typed.strip() for typed in history() if _CALL in typed]
+            # Jupyter names it relative to its server, not to the kernel's folder.
+            for path in (Path(given), Path.cwd() / name, paths.NOTEBOOKS / name):
+                if path.is_file():
+                    return path
+            raise UserError(f"{where} names {given}, which is not there: {_SET_IT}")
+    calls = [typed.strip() for typed in history() if "helpers.begin(" in typed]
     for name in dict.fromkeys(row.notebook for row in ROWS):
         path = paths.NOTEBOOKS / f"{name}{SUFFIX}"
         if calls and calls[-1] in [cell.strip() for cell in code_cells(path)[0]]:
@@ -53,21 +55,8 @@ def find(names: Mapping[str, Any]) -> Path:
     raise UserError(f"the name of this notebook is unknown: {_SET_IT}")
 
 
-def _file(name: str, where: str) -> Path:
-    """The notebook's file; Jupyter names it relative to its server, not to the kernel's folder."""
-    given = Path(name)
-    for path in (given, Path.cwd() / given.name, paths.NOTEBOOKS / given.name):
-        if path.is_file():
-            return path
-    renamed = "restart the kernel if the notebook was renamed, or " if where != VARIABLE else ""
-    raise UserError(f"{where} names {name}, which is not there: {renamed}{_SET_IT}")
-
-
 def code_cells(path: Path) -> tuple[list[str], list[str]]:
-    """A notebook's code cells, and apart from them those tagged ``parameters``.
-
-    Without a file there are none. A script is one cell.
-    """
+    """A notebook's code cells, and those tagged ``parameters``; a script is one, no file none."""
     text = path.read_text(encoding="utf-8") if path.exists() else "{}"
     if path.suffix == ".py":
         return [text], []
@@ -82,10 +71,8 @@ def code_cells(path: Path) -> tuple[list[str], list[str]]:
 
 def shell() -> Any:
     """IPython's shell, which runs the cells; None without one."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return None
+    from IPython import get_ipython
+
     return get_ipython()
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from helpers.frameworks.cpu_cores import CpuDevice
 from helpers.recipe import Recipe
 
 SCHEMA = 3
@@ -20,9 +21,6 @@ Rate = Annotated[float, Meta(ge=1e-6)]
 """Images per second, over all devices."""
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Share = Fraction | None
-Range = Annotated[list[float], Meta(min_length=2, max_length=2)]
-Cores = Annotated[list[Count], Meta(min_length=1)]
-"""Logical cores, by the system's numbers."""
 
 
 class RunInfo(TypedDict):
@@ -39,8 +37,6 @@ class RunInfo(TypedDict):
 
 
 class Cluster(TypedDict):
-    """The ranks of a run on several nodes, and what started them."""
-
     nodes: Annotated[int, Meta(ge=1, le=1024)]
     simulated: bool  # whether all nodes are one machine: it shows that, not how fast, they work
     launcher: Literal["mpiexec", "srun", "torchrun"]
@@ -55,17 +51,13 @@ class OtherProcess(TypedDict):
 
 
 class OtherProcesses(TypedDict):
-    """Other processes that the runner saw on the run's GPUs."""
-
-    processes: list[OtherProcess]
+    processes: list[OtherProcess]  # that the runner saw on the run's GPUs
     reason: str | None  # why they could not be asked for
 
 
 class OtherPrograms(TypedDict):
-    """Other programs on the cores of the run's CPU devices, in its epochs and measured rounds."""
-
-    cores: Positive  # logical, of all devices
-    used: Annotated[float, Meta(ge=0)] | None  # of these cores, on average
+    cores: Positive  # logical, of all CPU devices
+    used: Annotated[float, Meta(ge=0)] | None  # on average, in epochs and measured rounds
     reason: str | None  # why that is not known
 
 
@@ -85,13 +77,6 @@ class Hardware(TypedDict):
     usable_cores: NotRequired[Positive]  # that affinity, control group and Slurm allow
 
 
-class CpuDevice(TypedDict):
-    """A CPU device with its own cores."""
-
-    cores: Cores  # logical; in no other device's list
-    threads: Positive  # that compute: one for each physical core
-
-
 class DeviceList(TypedDict):
     kind: Literal["gpu", "cpu"]
     count: Positive  # of replicas
@@ -108,17 +93,11 @@ class RecipeSettings(Recipe):
     scaled_learning_rate: float
 
 
-class Splits(TypedDict):
-    train: int
-    valid: int
-    test: int
-
-
 class Data(TypedDict):
     folder: str
     kind: Literal["generated", "real"]
     pixels: int  # of a side, or of the shorter one
-    images: Splits
+    images: dict[Literal["train", "valid", "test"], int]
     format: NotRequired[str]
     classes: NotRequired[Annotated[list[str], Meta(min_length=1)]]  # in the order of the outputs
     loader_workers: NotRequired[Count]  # of all devices together
@@ -179,15 +158,8 @@ class Finding(TypedDict):
     reason: str | None
 
 
-ClassResult = TypedDict(
-    "ClassResult",
-    {
-        "class": str,
-        "images": Count,
-        "top1": Share,  # None without an image
-        "low": Share,
-        "high": Share,
-    },
+ClassResult = TypedDict(  # without an image they are None
+    "ClassResult", {"class": str, "images": Count, "top1": Share, "low": Share, "high": Share}
 )
 
 
@@ -220,11 +192,11 @@ class Throughput(TypedDict):
 
 
 class Attribution(TypedDict):
-    """How the training time was spent: shares of an epoch after the first."""
-
-    shares: dict[str, float | None]  # medians of the rounds; None where not known
+    # Of an epoch after the first: medians of the rounds; None where not known
+    shares: dict[str, float | None]
     sentence: str
-    intervals: dict[str, Range]  # 95 % intervals of the medians (of validation: of the epochs)
+    # 95 % intervals of the medians (of validation: of the epochs)
+    intervals: dict[str, Annotated[list[float], Meta(min_length=2, max_length=2)]]
 
 
 class Checkpoint(TypedDict):
@@ -234,9 +206,7 @@ class Checkpoint(TypedDict):
 
 
 class Energy(TypedDict, total=False):
-    """The energy of all GPUs in training."""
-
-    joules: float | None
+    joules: float | None  # of all GPUs, in training
     images_per_joule: float | None
     reason: str | None
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,7 @@ class Run:
 
     def add(self, section: str, value: Any) -> None:
         """Put ``value`` under ``section`` and write the record."""
-        changed = self.content | {"run": self._run(), section: plain(value)}
-        check(changed)
-        self._write(changed)
+        self._write(self.content | {"run": self._run(), section: plain(value)})
 
     def remove(self, *sections: str) -> None:
         """Take out sections that hold no longer; a run that was finished is not, then."""
@@ -75,17 +74,9 @@ class Run:
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)
         self._end("interrupted" if stopped else "failed", in_a_line(error))
 
-    def continues(self) -> None:
-        """A run that had failed or was interrupted is running again."""
-        if self.content["state"] in ("failed", "interrupted"):
-            self._write(self.content | {"state": "running", "reason": None})
-
     def _end(self, state: str, reason: str | None) -> None:
         run = self._run() | {"finished": datetime.now(UTC).isoformat()}
-        changed = self.content | {"state": state, "reason": reason, "run": run}
-        if self._kept:  # what is of all ranks the first alone has
-            check(changed)
-        self._write(changed)
+        self._write(self.content | {"state": state, "reason": reason, "run": run})
 
     def _run(self) -> dict[str, Any]:
         return self.content["run"] | {"code": self._code()}
@@ -96,7 +87,9 @@ class Run:
                 self._end("interrupted", why)
 
     def _write(self, changed: dict[str, Any]) -> None:
-        """Raises UserError where another run has begun in the folder."""
+        """Raises UserError where it does not fit, or another run has begun in the folder."""
+        if self._kept:  # what is of all ranks the first alone has
+            check(changed)
         self.content = changed
         if not self._kept:
             return
@@ -157,16 +150,12 @@ def _watch_notebook_cells(run: Run) -> Callable[[], None]:
         return lambda: None
 
     def after_cell(result: Any) -> None:
-        error = result.error_before_exec or result.error_in_exec
+        error, state = result.error_before_exec or result.error_in_exec, run.content["state"]
         with suppress(UserError):  # the record is another run's: the next section says so
-            if error is None:
-                run.continues()
-            elif run.content["state"] == "running":
+            if error is None and state in ("failed", "interrupted"):
+                run._write(run.content | {"state": "running", "reason": None})
+            elif error is not None and state == "running":
                 run.fail(error)
 
-    def stop() -> None:
-        with suppress(ValueError):  # it was stopped before
-            shell.events.unregister("post_run_cell", after_cell)
-
     shell.events.register("post_run_cell", after_cell)
-    return stop
+    return partial(shell.events.unregister, "post_run_cell", after_cell)

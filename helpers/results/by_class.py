@@ -21,9 +21,12 @@ def chances(entries: Sequence[Entry]) -> list[float]:
     found = set()
     for content in (entry.content for entry in entries):
         task, data = tasks.of(content["recipe"]), content.get("data", {})
-        outputs = content.get("test", {}).get(task.outputs) or data.get("classes") or []
-        found.add(task.chance(len(outputs)))
-    return sorted(chance for chance in found if chance is not None)
+        outputs = content.get("test", {}).get(task.outputs) or data.get("classes")
+        if task is tasks.MULTILABEL:
+            found.add(0.5)
+        elif outputs:
+            found.add(1 / len(outputs))
+    return sorted(found)
 
 
 def table(compared: Comparison) -> Table:
