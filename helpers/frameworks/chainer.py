@@ -1,10 +1,7 @@
 """The framework-specific helper functions for Chainer.
 
-One process holds all CPU devices. Between GPUs, MultiprocessParallelUpdater forks a process for
-each, which only a process can do that has not started CUDA. So nothing here starts CUDA before the
-notebook's first step or evaluation, and the fairness check computes in processes of its own
-(:func:`apart`). ParallelUpdater **sums** its devices' gradients, so every loss here is divided by
-the whole batch. Arrays have torchvision's layout, and links in the model torchvision's paths.
+Nothing here starts CUDA before the notebook's first step or evaluation: else
+MultiprocessParallelUpdater could not fork a process for each GPU.
 """
 
 import math
@@ -24,7 +21,7 @@ from chainer.iterators import MultiprocessIterator
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from helpers.frameworks import libraries, precisions, replicas, weight_layout
-from helpers.frameworks.interface import Found, Seen, Watch, rule_of
+from helpers.frameworks.interface import BuildModel, Found, Seen, Watch, rule_of
 from helpers.networks import chainer as networks
 from helpers.networks import custom
 from helpers.recipe import RECIPES
@@ -63,7 +60,6 @@ def list_devices(kind: str, count: int) -> list[Device]:
 
 
 def configure(precision: str, kind: str) -> None:
-    """Nothing here starts CUDA."""
     precisions.check(precision, kind, SKIPPED)
     precisions.allow_tf32(precision != "fp32")
     # A worker that fails ends the iterator's thread, and the iterator would wait for ever.
@@ -229,12 +225,10 @@ def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
 
 
 def _trained(model: Model) -> Iterator[tuple[str, chainer.Parameter]]:
-    """Canonical name and parameter of everything that is trained."""
     return ((_canonical(model, path[1:]), each) for path, each in model.namedparams())
 
 
 def _dtype_of(model: Model) -> np.dtype:
-    """The type the model computes in."""
     return next(model.params()).dtype
 
 
@@ -266,9 +260,7 @@ def _arrays(model: Model) -> Iterator[tuple[str, Any]]:
             yield _canonical(model, name), value
 
 
-def exact(
-    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
-) -> Model:
+def exact(build_model: BuildModel, weights: Mapping[str, np.ndarray]) -> Model:
     with chainer.using_config("dtype", np.float64):
         return build_model(weights)
 
@@ -329,26 +321,19 @@ def gradients(
 
 @contextmanager
 def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
-    note = _Note()
+    seen, hook = list[np.ndarray](), chainer.LinkHook()
+
+    def note(call: Any) -> None:
+        given = call.args[0]
+        seen.append(cuda.to_cpu(getattr(given, "array", given)))
+
+    hook.forward_preprocess = note
     layer = next(link for link in model.links() if isinstance(link, L.Convolution2D))
-    layer.add_hook(note)
+    layer.add_hook(hook)
     try:
-        yield note.seen
+        yield seen
     finally:
-        layer.delete_hook(note.name)
-
-
-class _Note(chainer.LinkHook):
-    """Keeps what a layer is given."""
-
-    name = "note"
-
-    def __init__(self) -> None:
-        self.seen: list[np.ndarray] = []
-
-    def forward_preprocess(self, args: Any) -> None:
-        given = args.args[0]
-        self.seen.append(cuda.to_cpu(getattr(given, "array", given)))
+        layer.delete_hook(hook.name)
 
 
 class _MeanLoss(chainer.Chain):

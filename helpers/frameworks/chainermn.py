@@ -1,8 +1,4 @@
-"""The framework-specific helper functions for ChainerMN: Chainer's, extended to all ranks.
-
-Each device has a process, a *rank*, that ``mpiexec`` has started, and ``devices`` holds its one
-device; the multi-node optimiser takes the **mean** of all ranks' gradients.
-"""
+"""The framework-specific helper functions for ChainerMN: Chainer's, extended to all ranks."""
 
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -29,7 +25,9 @@ def rank_gradients(
     """The means over all ranks, which the multi-node optimiser hands to the one in it."""
     dtype, device = _dtype_of(model), devices[0]
     with chainer.using_config("dtype", dtype), chainer.using_config("train", False):
-        communicator = _communicator(device)
+        device.use()
+        kind = "naive" if device.name == "@numpy" else "pure_nccl"  # as in the notebook
+        communicator = chainermn.create_communicator(kind)
         rank, ranks = communicator.rank, communicator.size
         share = _MeanLoss(model, targets.size / ranks)  # the mean over ranks is divided again
         share.to_device(device)
@@ -58,14 +56,7 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
 
 
 def _mpi() -> Any:
-    """The module that joins MPI when it is imported, which the server of forked processes, where
-    this module may be imported, must not do."""
+    """Importing it joins MPI, which the server of forked processes must not do."""
     from mpi4py import MPI
 
     return MPI
-
-
-def _communicator(device: Device) -> Any:
-    """As the notebook makes it, for the rank whose device this is."""
-    device.use()
-    return chainermn.create_communicator("naive" if device.name == "@numpy" else "pure_nccl")

@@ -1,8 +1,6 @@
 """Code that TensorFlow's and Keras's ranks under Horovod share: one process and device per rank.
 
-``mpiexec`` has started the ranks (``helpers.launch``), and ``hvd.init()`` joins them, by MPI. A
-rank sees one device of its machine, so that whatever it computes is there; it calls it ``CPU:0`` or
-``GPU:0``. In a notebook's kernel, the world has no other process.
+A rank sees one device of its machine, so that whatever it computes is there.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ Device: TypeAlias = str
 
 
 def versions() -> dict[str, str]:
-    """The versions of Horovod and of the MPI that it was compiled with."""
     return {"horovod": version("horovod"), "mpich": version("mpich")}
 
 

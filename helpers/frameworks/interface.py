@@ -20,8 +20,9 @@ Device: TypeAlias = Any
 """A framework's handle for a device; each module has its own type."""
 Model: TypeAlias = Any
 """A framework's network; each module has its own type."""
+BuildModel: TypeAlias = Callable[[Mapping[str, np.ndarray]], Any]
+"""Makes a network with these initial weights."""
 Found = TypeVar("Found")
-"""What a function finds."""
 
 
 @dataclass(frozen=True)
@@ -142,11 +143,7 @@ class Framework(Protocol):
     def watch(self, replica: Any) -> Watch:
         """Look on while a replica trains; it must not have taken a step yet."""
 
-    def exact(
-        self,
-        build_model: Callable[[Mapping[str, np.ndarray]], Model],
-        weights: Mapping[str, np.ndarray],
-    ) -> Model:
+    def exact(self, build_model: BuildModel, weights: Mapping[str, np.ndarray]) -> Model:
         """The network in float64 that the notebook's function makes of ``weights``.
 
         This function and those below are called a few times, so a compiler should not optimise.

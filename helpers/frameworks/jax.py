@@ -1,11 +1,7 @@
-"""The framework-specific helper functions for JAX.
+"""The framework-specific helper functions for JAX; models are modules of Flax NNX.
 
-One process drives all devices of its node, and those of all nodes form a mesh of one axis,
-``replica``. A model is a module of Flax NNX. Random keys are no weights.
-
-What the fairness check computes is not optimised (``ONCE``). JAX computes in float64 only inside
-``jax.enable_x64``, and here on the CPU, unless over several GPUs: for a GPU, XLA would time the
-algorithms of each convolution first.
+JAX computes in float64 only inside ``jax.enable_x64``, and here on the CPU, unless over several
+GPUs: for a GPU, XLA would time the algorithms of each convolution first.
 """
 
 import os
@@ -25,7 +21,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from helpers.frameworks import jax_ranks, libraries, precisions, weight_layout
-from helpers.frameworks.interface import Seen, Watch
+from helpers.frameworks.interface import BuildModel, Seen, Watch
 from helpers.frameworks.jax_ranks import AXIS
 from helpers.frameworks.jax_rule import ONCE, constants, rates
 from helpers.networks import custom
@@ -203,7 +199,6 @@ def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
 
 
 def _arrays_of(state: Any, is_own: bool) -> dict[str, np.ndarray]:
-    """A copy of a state's arrays in the canonical layout."""
     flat = nnx.to_flat_state(state)
     return {_name(path, is_own): weight_layout.first(np.array(each[...])) for path, each in flat}
 
@@ -214,9 +209,7 @@ def _name(path: tuple[Any, ...], is_own: bool) -> str:
     return ".".join([*way, last if is_own else _CANONICAL.get(last, last)])
 
 
-def exact(
-    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
-) -> Model:
+def exact(build_model: BuildModel, weights: Mapping[str, np.ndarray]) -> Model:
     with jax.enable_x64(True), jax.default_device(_cpu()):
         return build_model({name: array.astype(np.float64) for name, array in weights.items()})
 
@@ -284,14 +277,10 @@ def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
 @contextmanager
 def _as_weights(model: Model) -> Iterator[Any]:
     """The dtype of a model's weights; inside JAX computes in it, and not in 32 bits for 64."""
-    dtype = _dtype(model)
+    dtype = jax.tree.leaves(nnx.state(model, nnx.Param))[0].dtype
     double = dtype == np.float64
     with jax.enable_x64(double), jax.default_device(_cpu() if double else None):
         yield dtype
-
-
-def _dtype(model: Model) -> Any:
-    return jax.tree.leaves(nnx.state(model, nnx.Param))[0].dtype
 
 
 def _cpu() -> Device:
@@ -358,5 +347,4 @@ def _gradients(graph: Any, mesh: Mesh, *given: Any) -> tuple[tuple[jax.Array, An
 
 
 def _batch(images: np.ndarray, dtype: Any) -> jax.Array:
-    """(N, 3, H, W) as a channels-last array."""
     return jnp.asarray(weight_layout.pictures(images), dtype)

@@ -1,14 +1,13 @@
 """The framework-specific helper functions for Keras 3 on the TensorFlow backend.
 
-``fit`` runs on the devices through ``tf.distribute.MirroredStrategy``, and most functions are those
-of ``helpers.frameworks.tensorflow``.
+``fit`` runs on the devices through ``tf.distribute.MirroredStrategy``.
 """
 
 import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -24,25 +23,13 @@ from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDat
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 from helpers.frameworks import precisions, tensorflow_strategies
-from helpers.frameworks.interface import Seen, Watch, rule_of
-from helpers.frameworks.tensorflow import (
-    configure,
-    dump_weights,
-    list_devices,
-    load_weights,
-    logits,
-    queued,
-    seen_by,
-    slowest,
-    synchronize,
-    train_forward,
-)
+from helpers.frameworks.interface import BuildModel, Seen, Watch, rule_of
+from helpers.frameworks.tensorflow import *
 from helpers.networks import custom
 from helpers.networks import keras as networks
 from helpers.networks.shapes import SHALLOW, shapes
 from helpers.recipe import RECIPES
 
-Device: TypeAlias = Any
 Model: TypeAlias = keras.Model
 
 # Whatever ~/.keras/keras.json says.
@@ -196,11 +183,14 @@ def watch(replica: Any) -> Watch:
         }
         layers = replica.network._flatten_layers()
         types = {each.compute_dtype for each in layers if isinstance(each, keras.layers.Conv2D)}
+        parts = vars(type(replica.model)).values()
+        compiled = any(getattr(part, "_jit_compile", False) for part in parts)
+        execution = "compiled (tf.function, XLA)" if compiled else "graph (tf.function)"
         return Seen(
             rule_of(optimizer, getattr(optimizer, "momentum", None)),
             found,
             "/".join(sorted(types)) or None,
-            _execution(replica.model),
+            "eager" if replica.model.run_eagerly else execution,
             weights=sum(math.prod(each.shape) for each in optimizer._trainable_variables),
         )
 
@@ -213,9 +203,7 @@ def watch(replica: Any) -> Watch:
     )
 
 
-def exact(
-    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
-) -> Model:
+def exact(build_model: BuildModel, weights: Mapping[str, np.ndarray]) -> Model:
     before = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")  # of the input
     keras.config.set_dtype_policy("float64")  # of the layers
@@ -257,10 +245,3 @@ def _variables(model: keras.Model) -> dict[str, keras.Variable]:
         for layer in model.layers
         for each in layer.variables
     }
-
-
-def _execution(model: Model) -> str:
-    if model.run_eagerly:
-        return "eager"
-    parts = (getattr(part, "_jit_compile", False) for part in vars(type(model)).values())
-    return "compiled (tf.function, XLA)" if any(parts) else "graph (tf.function)"

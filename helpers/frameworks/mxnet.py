@@ -1,8 +1,6 @@
 """The framework-specific helper functions for MXNet Gluon.
 
-One process drives all devices of a node; ``mxnet_ranks`` joins nodes. Weights are mapped by
-position: ``collect_params()`` walks a network in torchvision's order, and both frameworks keep
-convolutions as OIHW and the dense layer as (outputs, inputs).
+``collect_params()`` walks a network in torchvision's order, by which weights are mapped.
 """
 
 import os
@@ -15,7 +13,7 @@ import numpy as np
 from mxnet import autograd, gluon
 
 from helpers.frameworks import libraries, mxnet_ranks, precisions, rank_info, weight_layout
-from helpers.frameworks.interface import Seen, Watch, rule_of
+from helpers.frameworks.interface import BuildModel, Seen, Watch, rule_of
 from helpers.networks import custom
 from helpers.networks import mxnet as networks
 from helpers.networks.shapes import names_by_count
@@ -198,10 +196,7 @@ def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
 
 
 def _named(model: Model) -> dict[str, Any]:
-    """The model's parameters by their canonical names, which are in the same order.
-
-    Those of a custom network have the names of ``save_parameters``, which are their paths.
-    """
+    """Those of a custom network have the names of ``save_parameters``, which are their paths."""
     if custom.is_own(model):
         return dict(model._collect_params_with_prefix())
     parameters = list(model.collect_params().values())
@@ -216,9 +211,7 @@ def _read(parameter: Any) -> np.ndarray:
     return mean.astype(parameter.dtype)
 
 
-def exact(
-    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
-) -> Model:
+def exact(build_model: BuildModel, weights: Mapping[str, np.ndarray]) -> Model:
     model = build_model(weights)
     model.cast("float64")
     load_weights(model, weights)

@@ -20,7 +20,7 @@ import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
 from helpers.frameworks import libraries, precisions, replicas, weight_layout
-from helpers.frameworks.interface import Seen, Watch, rule_of
+from helpers.frameworks.interface import BuildModel, Seen, Watch, rule_of
 from helpers.networks import custom
 from helpers.networks import pytorch as networks
 from helpers.networks.weights import under
@@ -245,9 +245,7 @@ def _trained(model: Model) -> Iterator[tuple[str, torch.nn.Parameter]]:
     return ((name, each) for name, each in model.named_parameters() if each.requires_grad)
 
 
-def exact(
-    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
-) -> Model:
+def exact(build_model: BuildModel, weights: Mapping[str, np.ndarray]) -> Model:
     model = build_model(weights).double()
     load_weights(model, weights)
     return model
@@ -322,7 +320,6 @@ def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
 def _local_gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, device: Device
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """One forward and backward pass of one process."""
     model.to(device).zero_grad()
     kind = next(model.parameters()).dtype
     x, y = (torch.from_numpy(part).to(device, kind) for part in (images, targets))

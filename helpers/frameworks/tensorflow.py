@@ -1,7 +1,6 @@
 """The framework-specific helper functions for TensorFlow without Keras.
 
-One process drives all devices of a node through ``tf.distribute``, so ``devices`` holds all of
-them. A model is a ``tf.Module`` called as ``model(images, training=...)`` whose variables bear
+A model is a ``tf.Module`` called as ``model(images, training=...)`` whose variables bear
 torchvision's names; Keras's models use most of these functions, too.
 """
 
@@ -25,7 +24,7 @@ from helpers.frameworks import (
     tensorflow_ranks,
     weight_layout,
 )
-from helpers.frameworks.interface import Seen, Watch
+from helpers.frameworks.interface import BuildModel, Seen, Watch
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only
 
@@ -33,11 +32,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only
 import tensorflow as tf
 
 from helpers.frameworks import tensorflow_strategies
+from helpers.frameworks.tensorflow_strategies import Device, slowest
 from helpers.networks import custom
 from helpers.networks import tensorflow as networks
 from helpers.recipe import RECIPES
 
-Device: TypeAlias = str
 Model: TypeAlias = tf.Module
 
 SKIPPED = {
@@ -159,7 +158,7 @@ def _traced(function: Any) -> tuple[bool, set[str]]:
 
 
 def as_loaded(pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> Any:
-    own, strategy = tensorflow_strategies.own_devices(), tensorflow_strategies.noted()
+    own, strategy = tensorflow_strategies.own_devices(), tensorflow_strategies.Noted.strategy
     return tuple(
         tensorflow_strategies.shares(strategy, list(map(tf.constant, np.split(part, own))))
         for part in (pixels, targets, numbers)
@@ -170,16 +169,10 @@ def set_epoch(loader: Any, epoch: int) -> None:
     loader.epoch = epoch
 
 
-def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    """Each node has one process."""
-    return tensorflow_strategies.slowest(seconds)
-
-
 def _without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """What is iterated in place of ``dataset``: the same, with no thread that tunes it.
+    """An iterator that ends waits for the thread that tunes it, which may sleep for a minute.
 
-    An iterator that ends waits for such a thread, which may sleep for a minute, and the data set's
-    own options do not reach those that ``tf.distribute`` iterates on each device.
+    A data set's own options do not reach those that ``tf.distribute`` iterates on each device.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -196,7 +189,8 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 
 
 def load_optimizer(replica: Any, state: Mapping[str, np.ndarray], step: int) -> None:
-    for number, variable in enumerate(_kept(replica.optimizer)):
+    kept = chain([replica.optimizer.step], *replica.optimizer.moments)
+    for number, variable in enumerate(kept):
         variable.assign(state[str(number)])
     for _ in range(step):
         next(replica.rates)
@@ -204,11 +198,8 @@ def load_optimizer(replica: Any, state: Mapping[str, np.ndarray], step: int) -> 
 
 def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
     """By their numbers."""
-    return {str(k): np.array(each.numpy()) for k, each in enumerate(_kept(replica.optimizer))}
-
-
-def _kept(optimizer: Any) -> list[tf.Variable]:
-    return [optimizer.step, *chain.from_iterable(optimizer.moments)]
+    kept = chain([replica.optimizer.step], *replica.optimizer.moments)
+    return {str(k): np.array(each.numpy()) for k, each in enumerate(kept)}
 
 
 def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
@@ -242,9 +233,7 @@ def _trained(model: Any) -> dict[str, Any]:
     return {name: each for name, each in _named(model).items() if id(each) in trained}
 
 
-def exact(
-    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
-) -> Model:
+def exact(build_model: BuildModel, weights: Mapping[str, np.ndarray]) -> Model:
     return build_model({name: array.astype(np.float64) for name, array in weights.items()})
 
 
@@ -313,7 +302,6 @@ def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
 
 
 def _as_tensor(images: np.ndarray, dtype: Any) -> tf.Tensor:
-    """(N, 3, H, W) as a channels-last tensor."""
     return tf.constant(weight_layout.pictures(images), dtype)
 
 

@@ -3,29 +3,27 @@
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+Device: TypeAlias = str
 
-class _Noted:
+
+class Noted:
     strategy: tf.distribute.Strategy | None = None
 
 
 def note(variables: Iterable[Any]) -> None:
     """Remember the strategy of objects that the notebook has made, if they have one."""
     held = next((v for v in variables if isinstance(v, tf.distribute.DistributedValues)), None)
-    _Noted.strategy = None if held is None else held.distribute_strategy
-
-
-def noted() -> tf.distribute.Strategy | None:
-    return _Noted.strategy
+    Noted.strategy = None if held is None else held.distribute_strategy
 
 
 def scope() -> AbstractContextManager[Any]:
     """A context in which new variables have a copy on every device of the strategy."""
     found: AbstractContextManager[Any] = nullcontext()
-    return found if _Noted.strategy is None else _Noted.strategy.scope()
+    return found if Noted.strategy is None else Noted.strategy.scope()
 
 
 def shares(strategy: tf.distribute.Strategy | None, parts: Sequence[Any]) -> Any:
@@ -39,12 +37,12 @@ def shares(strategy: tf.distribute.Strategy | None, parts: Sequence[Any]) -> Any
 
 def own_devices() -> int:
     """How many devices of the notebook's strategy are this process's."""
-    return 1 if _Noted.strategy is None else len(_Noted.strategy.extended.worker_devices)
+    return 1 if Noted.strategy is None else len(Noted.strategy.extended.worker_devices)
 
 
-def slowest(seconds: float) -> float:
-    """The longest time of all nodes."""
-    if (strategy := _Noted.strategy) is None:
+def slowest(seconds: float, devices: Sequence[Device]) -> float:
+    """Each node has one process."""
+    if (strategy := Noted.strategy) is None:
         return seconds
     own = shares(strategy, [tf.constant([seconds], tf.float64)] * own_devices())
     return float(tf.reduce_max(strategy.gather(own, 0)))
@@ -52,7 +50,7 @@ def slowest(seconds: float) -> float:
 
 def over(devices: Sequence[str]) -> tf.distribute.Strategy:
     """The notebook's strategy if it has so many devices, else one of these."""
-    strategy = _Noted.strategy
+    strategy = Noted.strategy
     if strategy is not None and strategy.num_replicas_in_sync == len(devices):
         return strategy
     return _mirrored(tuple(devices))
