@@ -1,11 +1,12 @@
 """Choose the devices of a run: GPUs if there are any, else CPU devices.
 
-A CPU device is a replica that computes on cores of its own (``helpers.frameworks.cpu_cores``), and
-takes part like a GPU. The times of CPU devices that share cores are not ranked.
+Here is also whether an environment is installed, and can compute on the GPUs.
 """
 
+import json
 import os
 import platform
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ import psutil
 import pynvml
 
 from data_prep.files import core_count
+from helpers import paths
 from helpers.errors import UnsupportedError, UserError
-from helpers.frameworks import capabilities, cpu_cores, installed
+from helpers.frameworks import capabilities, cpu_cores, optional_kernels
 from helpers.frameworks.capabilities import Gpu
 from helpers.frameworks.cpu_cores import CpuDevice
 
@@ -170,7 +172,7 @@ def resolve(requested: int | str = "auto", cores_per_device: int | str = "auto")
             f"devices {count}: this process sees {len(found)} GPU(s); give {len(found)} at most "
             f"({HIDE})"
         )
-    if why := installed.why_not_here(found[:count]):
+    if why := why_not_here(found[:count]):
         raise UnsupportedError(why)
     return Devices("gpu", tuple(gpu.name for gpu in found[:count]))
 
@@ -228,3 +230,47 @@ def hardware() -> dict[str, Any]:
         "gpus": [gpu.name for gpu in gpus],
         "driver": gpus[0].driver if gpus else None,
     }
+
+
+def problem(kernel: str, gpus: Sequence[Gpu] = ()) -> str | None:
+    """Why ``kernel`` cannot be used, on ``gpus`` if any, in one line; None if it can."""
+    from jupyter_client import kernelspec  # a run's own process does without
+
+    content = _status(kernel)
+    if content.get("ok") is False:
+        reason = str(content.get("reason") or "no reason was written").strip().splitlines()[0]
+        return f"the environment of kernel '{kernel}' could not be built: {reason}"
+    make = "'make envs'"
+    if kernel in optional_kernels():
+        make = f"""'make envs ARGS="--environments {kernel}"'"""
+    try:
+        spec = kernelspec.KernelSpecManager().get_kernel_spec(kernel)
+    except kernelspec.NoSuchKernel:
+        return f"kernel '{kernel}' is not installed: run {make}"
+    command = spec.argv[0] if spec.argv else ""
+    if Path(command).is_absolute() and not Path(command).exists():
+        return f"kernel '{kernel}' points at {command}, which is gone: run {make}"
+    return _why_not(kernel, gpus)
+
+
+def why_not_here(gpus: Sequence[Gpu]) -> str | None:
+    """Why the environment this process runs in cannot compute on ``gpus``; None if it can."""
+    environment = Path(sys.prefix)
+    ours = environment.parent.resolve() == paths.VENVS.resolve()
+    return _why_not(environment.name, gpus) if ours else None
+
+
+def _why_not(kernel: str, gpus: Sequence[Gpu]) -> str | None:
+    form = _status(kernel).get("form")
+    if not gpus or form is None:  # None: not made by `make envs`, so nothing is known of it
+        return None
+    why = capabilities.why_not(kernel, str(form), gpus)
+    return why and f"kernel '{kernel}': {why}"
+
+
+def _status(kernel: str) -> dict[str, Any]:
+    """What `make envs` wrote about an environment; empty if nothing readable."""
+    with suppress(OSError, ValueError):
+        content = json.loads((paths.VENVS / f"{kernel}.json").read_text(encoding="utf-8"))
+        return content if isinstance(content, dict) else {}
+    return {}

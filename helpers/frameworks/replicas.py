@@ -1,11 +1,7 @@
-"""Run a function written in a notebook in one fresh process per device.
+"""Run a function written in a notebook in one fresh process per device, as ``torchrun`` does.
 
-This is what ``torchrun`` does for scripts. cloudpickle ships the function by value. A CUDA context
-and OpenMP's threads do not survive a fork: all replicas are forked from one server process, which
-only imports what the notebook needs.
-
-If a replica dies, the others are ended at once, because they would wait for it in a collective.
-Each leads a process group, so that what it forked (loader workers, Chainer's updater) ends with it.
+A CUDA context and OpenMP's threads do not survive a fork: all replicas are forked from one server
+process, which only imports. If one dies, the others are ended: they would wait for it for ever.
 """
 
 import os
@@ -25,10 +21,11 @@ import cloudpickle
 
 from helpers import network
 from helpers.errors import FOR_USERS, Plain
-from helpers.frameworks import temporary_files
 
 SETTLE_SECONDS = 0.5
 """What other replicas get to say that the mistake was theirs."""
+LONGEST = 75
+"""Bytes of a folder's name: a socket's has 107, of which multiprocessing's own take 32."""
 
 
 class ReplicaError(Plain, RuntimeError):
@@ -53,7 +50,7 @@ def run(
     """
     payload = cloudpickle.dumps((function, args))
     context = _server()
-    with temporary_files.own("replicas-") as folder:
+    with temporary_folder("replicas-") as folder:
         variables = {**os.environ, **environment, "TMPDIR": folder}
         processes, pipes = [], []
         try:
@@ -69,6 +66,26 @@ def run(
             return _collect(processes, pipes, heard)
         finally:
             _end(processes)
+
+
+def takes_sockets(folder: str) -> bool:
+    """Whether replicas can meet in ``folder``, by a socket's name and by an address.
+
+    In an address ``#`` and ``?`` end the path.
+    """
+    return len(os.fsencode(folder)) <= LONGEST and not {"#", "?"} & set(folder)
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[str]:
+    """For a run's processes, as ``TMPDIR``; removed at the end, for killed ones cannot clean up.
+
+    It is in the temporary folder, or in ``/tmp`` where sockets could not be in that.
+    """
+    given = tempfile.gettempdir()
+    parent = given if takes_sockets(f"{given}/{prefix}12345678") else "/tmp"
+    with tempfile.TemporaryDirectory("", prefix, parent, ignore_cleanup_errors=True) as folder:
+        yield folder
 
 
 def warm_up() -> None:
@@ -89,17 +106,13 @@ def tell(message: Any) -> None:
 
 
 def _server() -> Any:
-    """The context whose server process forks the replicas."""
+    """The context whose server imports, as it starts, what helpers and the notebook have here."""
     context = get_context("forkserver")
-    context.set_forkserver_preload(_imported())  # heeded when it starts
-    return context
-
-
-def _imported() -> list[str]:
-    """The helpers' modules that are imported here, and those that the notebook has a name for."""
     values = vars(sys.modules["__main__"]).values()
     named = {value.__name__ for value in values if isinstance(value, ModuleType)}
-    return sorted(named | {name for name in sys.modules if name.startswith("helpers.")})
+    ours = {name for name in sys.modules if name.startswith("helpers.")}
+    context.set_forkserver_preload(sorted(named | ours))
+    return context
 
 
 @contextmanager
@@ -158,7 +171,7 @@ def _died(rank: int, process: Any) -> ReplicaError:
 
 
 def _end(processes: list[Any]) -> None:
-    """End the replicas and all that they forked, politely first."""
+    """Each leads a process group, so what it forked (loader workers, an updater) ends with it."""
     for number, seconds in ((signal.SIGTERM, 10), (signal.SIGKILL, None)):
         for process in processes:
             with suppress(ProcessLookupError):

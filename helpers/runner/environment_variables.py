@@ -10,7 +10,7 @@ it, because a machine may need them (``LD_LIBRARY_PATH``, ``OMP_NUM_THREADS``,
 from collections.abc import Mapping
 
 from helpers import paths
-from helpers.frameworks import KERNEL_VARIABLES, temporary_files
+from helpers.frameworks import KERNEL_VARIABLES, replicas
 
 
 def for_a_kernel(environment: Mapping[str, str]) -> dict[str, str]:
@@ -22,6 +22,6 @@ def for_a_kernel(environment: Mapping[str, str]) -> dict[str, str]:
     kept = {k: v for k, v in environment.items() if not k.startswith("PYTHON")}
     kept |= {"PYTHONPATH": str(paths.ROOT), "PYTHONNOUSERSITE": "1", **KERNEL_VARIABLES}
     kept["IPYTHONDIR"] = str(paths.VENVS / ".ipython")  # has no start-up files
-    if not temporary_files.takes_sockets(kept.get("TMPDIR", "")):
+    if not replicas.takes_sockets(kept.get("TMPDIR", "")):
         del kept["TMPDIR"]  # /tmp will do
     return kept

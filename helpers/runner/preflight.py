@@ -18,7 +18,6 @@ from helpers.frameworks import (
     capabilities,
     cpu_cores,
     devices,
-    installed,
     networks_of,
     row_of,
     why_not,
@@ -109,7 +108,7 @@ def why_skipped(plan: Plan, run: PlannedRun) -> str | None:
     if not source.exists():
         return f"{source} is gone"
     return (
-        installed.problem(run.kernel, gpus_here(plan, run))
+        devices.problem(run.kernel, gpus_here(plan, run))
         or recipe_problem(plan, run.notebook)
         or why_not(run.notebook, run.nodes, run.execution)
         or None
@@ -183,7 +182,7 @@ def test_environments(experiment: Experiment, warn: Callable[[str], None]) -> No
         if known or experiment.is_finished(run):
             continue
         gpus = devices.visible()[: run.devices]
-        if not gpus or installed.problem(run.kernel, gpus):
+        if not gpus or devices.problem(run.kernel, gpus):
             continue  # on the CPU; or the run is skipped for that problem
         on = devices.Devices("gpu", tuple(gpu.name for gpu in gpus))
         if capabilities.compiles_first(run.kernel, gpus):

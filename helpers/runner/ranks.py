@@ -25,7 +25,7 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import naming
-from helpers.frameworks import Row, original, rank_info, row_of, temporary_files
+from helpers.frameworks import Row, original, rank_info, replicas, row_of
 from helpers.launch import failures, launchers
 from helpers.launch.failures import RankError
 from helpers.launch.launchers import Launcher
@@ -167,7 +167,7 @@ def run(
         target.write_text(notebook, encoding="utf-8")
     told: list[dict[str, Any]] = []
     printed: deque[str] = deque(maxlen=LAST_LINES)
-    with shutdown.held(), temporary_files.own("rosetta-") as own:
+    with shutdown.held(), replicas.temporary_folder("rosetta-") as own:
         variables = environment_variables.for_a_kernel(os.environ) | dict(environment)
         variables |= {"TMPDIR": own, rank_info.VARIABLE: str(target.parent)}
         process = subprocess.Popen(

@@ -21,7 +21,7 @@ from typing import Any
 
 from helpers import paths, terminal
 from helpers.errors import GO_ON, UnsupportedError, UserError, refusal
-from helpers.frameworks import devices, installed
+from helpers.frameworks import devices
 from helpers.record import this_notebook
 from helpers.runner import (
     experiments,
@@ -246,7 +246,7 @@ def _compare(experiment: Experiment, shown: Board) -> str | None:
             source,
             experiment.folder / source.name,
             {"runs": str(experiment.folder)},
-            kernel="lab" if installed.problem("lab") is None else "python3",
+            kernel="lab" if devices.problem("lab") is None else "python3",
             stall_minutes=experiment.stall_minutes,
         )
     except Exception as error:

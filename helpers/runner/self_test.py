@@ -17,7 +17,7 @@ from typing import Any
 
 from data_prep.errors import printable
 from helpers.errors import refusal
-from helpers.frameworks import capabilities, devices, installed, temporary_files
+from helpers.frameworks import capabilities, devices, replicas
 from helpers.frameworks.capabilities import Gpu
 from helpers.frameworks.devices import Devices
 from helpers.runner import environment_variables, kernel_processes, shutdown
@@ -55,7 +55,7 @@ def test(kernel: str, on: Devices, gpus: Sequence[Gpu], *, log: Path) -> Outcome
     Raises:
         OSError: the log cannot be written.
     """
-    if problem := installed.problem(kernel, gpus):
+    if problem := devices.problem(kernel, gpus):
         return Outcome(kernel, on, 0.0, problem)
     python, variables = kernel_processes.start_of(kernel)
     variables = environment_variables.for_a_kernel(os.environ) | variables
@@ -64,7 +64,7 @@ def test(kernel: str, on: Devices, gpus: Sequence[Gpu], *, log: Path) -> Outcome
     limit = COMPILING_SECONDS if capabilities.compiles_first(kernel, gpus) else LIMIT_SECONDS
     log.parent.mkdir(parents=True, exist_ok=True)
     began, told = time.monotonic(), dict[str, Any]()
-    with temporary_files.own("self-test-") as folder, log.open("wb") as output:
+    with replicas.temporary_folder("self-test-") as folder, log.open("wb") as output:
         found = Path(folder) / "found.json"
         about = [kernel, on.kind, str(on.count), str(found)]
         command = [python, "-m", "helpers.runner.self_test_worker", *about]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers import paths
-from helpers.frameworks import temporary_files
+from helpers.frameworks import replicas
 
 RUN = """
 import multiprocessing.util, os, signal, sys, tempfile
@@ -52,6 +52,6 @@ def test_a_folder_takes_sockets_whatever_the_temporary_one_is_called(
 ) -> None:
     (tmp_path / name).mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
-    with temporary_files.own("run-") as folder:
-        assert Path(folder).parent == Path("/tmp") and temporary_files.takes_sockets(folder)
+    with replicas.temporary_folder("run-") as folder:
+        assert Path(folder).parent == Path("/tmp") and replicas.takes_sockets(folder)
     assert not Path(folder).exists()

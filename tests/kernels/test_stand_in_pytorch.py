@@ -15,7 +15,7 @@ from notebook_cells import SIDE, cell_with, failed, write_noise_images
 
 from helpers.fairness import reference
 from helpers.fairness.check_results import Check
-from helpers.frameworks import devices, installed, replicas
+from helpers.frameworks import devices, replicas
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks.capabilities import Gpu
 from helpers.runner.notebook_code import run_cells
@@ -42,7 +42,7 @@ def loop(
     notebook, count = request.param
     there = [Gpu(f"GPU {number}") for number in range(count)]
     monkeypatch.setattr(devices, "visible", lambda: there)
-    monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)
+    monkeypatch.setattr(devices, "why_not_here", lambda gpus: None)
     if notebook == ONE_FOR_ALL:
         cpus = [torch.device("cpu")] * count
         monkeypatch.setattr(framework, "list_devices", lambda kind, number: cpus[:number])

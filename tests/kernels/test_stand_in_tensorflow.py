@@ -16,7 +16,7 @@ from notebook_program import names_of
 from tensorflow.python.eager import context
 
 from helpers.fairness import reference
-from helpers.frameworks import devices, installed, keras, tensorflow, tensorflow_strategies
+from helpers.frameworks import devices, keras, tensorflow, tensorflow_strategies
 from helpers.frameworks.capabilities import Gpu
 
 MODULES = {"tensorflow": tensorflow, "keras": keras}
@@ -63,7 +63,7 @@ def test_the_fairness_check_too_sums_by_nccl_stand_in(monkeypatch: pytest.Monkey
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two "GPUs", where CPU devices compute."""
     monkeypatch.setattr(devices, "visible", lambda: [Gpu("A"), Gpu("B")])
-    monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)
+    monkeypatch.setattr(devices, "why_not_here", lambda gpus: None)
     for module in MODULES.values():
         monkeypatch.setattr(module, "list_devices", lambda kind, count: TWO[:count])
 

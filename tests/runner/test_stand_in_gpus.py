@@ -69,13 +69,13 @@ ASK = """
 import json, sys
 from pathlib import Path
 from helpers import paths
-from helpers.frameworks import devices, installed
+from helpers.frameworks import devices
 paths.VENVS = Path(sys.argv[1])
 said = {}
 for name in sys.argv[2:]:
     kernel, form = name.split()
     (paths.VENVS / f"{kernel}.json").write_text(json.dumps({"ok": True, "form": form}))
-    said[name] = installed.problem(kernel, devices.visible())
+    said[name] = devices.problem(kernel, devices.visible())
 print(json.dumps(said))
 """
 
