@@ -17,7 +17,7 @@ from helpers.fairness import crops, weight_checks
 from helpers.fairness.check_results import Check
 from helpers.fairness.observed import Observed
 from helpers.frameworks.cpu_cores import CpuDevice
-from helpers.frameworks.precisions import DTYPES
+from helpers.frameworks.libraries import DTYPES
 from helpers.recipe import Recipe, ScaledRecipe
 from helpers.recipe.settings import AS_USUAL, EAGER
 

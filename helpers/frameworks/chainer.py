@@ -20,7 +20,7 @@ from chainer.backends import cuda
 from chainer.iterators import MultiprocessIterator
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from helpers.frameworks import libraries, precisions, replicas, weight_layout
+from helpers.frameworks import libraries, replicas, weight_layout
 from helpers.frameworks.interface import BuildModel, Found, Seen, Watch, rule_of
 from helpers.networks import chainer as networks
 from helpers.networks import custom
@@ -60,8 +60,8 @@ def list_devices(kind: str, count: int) -> list[Device]:
 
 
 def configure(precision: str, kind: str) -> None:
-    precisions.check(precision, kind, SKIPPED)
-    precisions.allow_tf32(precision != "fp32")
+    libraries.check_precision(precision, kind, SKIPPED)
+    libraries.allow_tf32(precision != "fp32")
     # A worker that fails ends the iterator's thread, and the iterator would wait for ever.
     warnings.simplefilter("error", MultiprocessIterator.TimeoutWarning)
     warnings.filterwarnings("ignore", "Transfer between @cupy devices", FutureWarning)
@@ -121,7 +121,7 @@ def watch(replica: Any) -> Watch:
             found,
             str(_dtype_of(replica.network)),
             "eager",
-            precisions.tf32_allowed(),
+            libraries.tf32_allowed(),
             max((pool["num_threads"] for pool in threadpool_info()), default=None),
             sum(each.size for each in held),
             rate_in_velocity=type(optimizer).__name__ == "MomentumSGD",

@@ -20,7 +20,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from helpers.frameworks import jax_ranks, libraries, precisions, weight_layout
+from helpers.frameworks import jax_ranks, libraries, weight_layout
 from helpers.frameworks.interface import BuildModel, Seen, Watch
 from helpers.frameworks.jax_ranks import AXIS
 from helpers.frameworks.jax_rule import ONCE, constants, rates
@@ -31,7 +31,7 @@ from helpers.recipe import RECIPES
 Device: TypeAlias = jax.Device
 Model: TypeAlias = nnx.Module
 
-SKIPPED = precisions.LEFT_TO_PYTORCH
+SKIPPED = libraries.LEFT_TO_PYTORCH
 
 ON_CPUS = (
     "--xla_backend_optimization_level=1 --xla_cpu_collective_call_terminate_timeout_seconds=600"
@@ -69,7 +69,7 @@ def list_devices(kind: str, count: int) -> list[Device]:
 
 
 def configure(precision: str, kind: str) -> None:
-    precisions.check(precision, kind, SKIPPED)
+    libraries.check_precision(precision, kind, SKIPPED)
     # By default JAX rounds convolutions and matrix products on a GPU to TF32.
     rounded = "float32" if precision == "fp32" else "tensorfloat32"
     jax.config.update("jax_default_matmul_precision", rounded)

@@ -22,7 +22,7 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
-from helpers.frameworks import precisions, tensorflow_strategies
+from helpers.frameworks import libraries, tensorflow_strategies
 from helpers.frameworks.interface import BuildModel, Seen, Watch, rule_of
 from helpers.frameworks.tensorflow import *
 from helpers.networks import custom
@@ -37,7 +37,7 @@ keras.config.set_floatx("float32")
 keras.config.set_image_data_format("channels_last")
 
 SKIPPED = {
-    **precisions.LEFT_TO_PYTORCH,
+    **libraries.LEFT_TO_PYTORCH,
     "weight decay in the gradient": (
         "Keras's optimisers shrink the weights apart from the gradient (decoupled)"
     ),

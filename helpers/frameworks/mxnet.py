@@ -12,7 +12,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-from helpers.frameworks import libraries, mxnet_ranks, precisions, rank_info, weight_layout
+from helpers.frameworks import libraries, mxnet_ranks, rank_info, weight_layout
 from helpers.frameworks.interface import BuildModel, Seen, Watch, rule_of
 from helpers.networks import custom
 from helpers.networks import mxnet as networks
@@ -49,8 +49,8 @@ def list_devices(kind: str, count: int) -> list[Device]:
 
 
 def configure(precision: str, kind: str) -> None:
-    precisions.check(precision, kind, SKIPPED)
-    precisions.allow_tf32(precision != "fp32")
+    libraries.check_precision(precision, kind, SKIPPED)
+    libraries.allow_tf32(precision != "fp32")
     if kind == "cpu":  # read when MXNet computes for the first time
         os.environ.setdefault("MXNET_CPU_TEMP_COPY", str(SCRATCH))
     if mxnet_ranks.kind() == mxnet_ranks.KIND:
@@ -81,7 +81,7 @@ def watch(replica: Any) -> Watch:
             found,
             "/".join(sorted(types)) or None,
             "graph (hybridize)" if getattr(replica.network, "_active", False) else "eager",
-            precisions.tf32_allowed(),
+            libraries.tf32_allowed(),
             weights=sum(int(np.prod(each.shape)) for each in trained),
             rate_in_velocity=True,
         )

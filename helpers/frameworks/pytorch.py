@@ -19,7 +19,7 @@ import torch.nn.functional as F
 import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
-from helpers.frameworks import libraries, precisions, replicas, weight_layout
+from helpers.frameworks import libraries, replicas, weight_layout
 from helpers.frameworks.interface import BuildModel, Seen, Watch, rule_of
 from helpers.networks import custom
 from helpers.networks import pytorch as networks
@@ -44,7 +44,7 @@ def list_devices(kind: str, count: int) -> list[Device]:
 
 
 def configure(precision: str, kind: str) -> None:
-    precisions.check(precision, kind, SKIPPED)
+    libraries.check_precision(precision, kind, SKIPPED)
     # The name that replaces it is unknown to the version that older drivers need.
     warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
     torch.backends.cudnn.benchmark = True  # finds the fastest algorithm for each layer's sizes

@@ -19,7 +19,6 @@ import numpy as np
 from helpers.frameworks import (
     cpu_cores,
     libraries,
-    precisions,
     rank_info,
     tensorflow_ranks,
     weight_layout,
@@ -40,7 +39,7 @@ from helpers.recipe import RECIPES
 Model: TypeAlias = tf.Module
 
 SKIPPED = {
-    **precisions.LEFT_TO_PYTORCH,
+    **libraries.LEFT_TO_PYTORCH,
     "training in float64": "fused_batch_norm computes in float32 and in 16 bits only",
 }
 
@@ -77,7 +76,7 @@ def list_devices(kind: str, count: int) -> list[Device]:
 
 
 def configure(precision: str, kind: str) -> None:
-    precisions.check(precision, kind, SKIPPED)
+    libraries.check_precision(precision, kind, SKIPPED)
     # By default TensorFlow rounds convolutions and matrix products on a GPU to TF32.
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
     # Else what has no code for GPUs would be computed on the CPU, and nothing would tell.

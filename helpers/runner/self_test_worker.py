@@ -18,7 +18,7 @@ from typing import Any
 
 from helpers.errors import in_a_line
 from helpers.fairness import one_step
-from helpers.frameworks import precisions
+from helpers.frameworks import libraries
 
 CUDA_PACKAGES = ("cuda-runtime", "cudnn", "cublas", "nccl")
 
@@ -28,7 +28,7 @@ def main(module: str, kind: str, count: int, to: Path) -> int:
     faulthandler.register(signal.SIGUSR1)  # and so does one that hangs
     told: dict[str, Any] = {}
     try:
-        precisions.allow_tf32(False)  # before the import, as the notebooks have it
+        libraries.allow_tf32(False)  # before the import, as the notebooks have it
         framework = importlib.import_module(f"helpers.frameworks.{module}")
         # As the notebooks do, and before anything is computed.
         devices = framework.list_devices(kind, count)

@@ -15,9 +15,9 @@ from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import (
     ROWS,
     cpu_cores,
+    libraries,
     networks_of,
     original,
-    precisions,
     rank_info,
     replicas,
     row_of,
@@ -138,8 +138,8 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
         RunState.last[id(names)].end()
     if torchrun.started_this():
         torchrun.join(values)
-    if framework in precisions.WITHOUT_SWITCH:  # it is read as libraries are loaded
-        precisions.allow_tf32(device_helpers.precision(values.get("precision", "auto")) != "fp32")
+    if framework in libraries.WITHOUT_SWITCH:  # it is read as libraries are loaded
+        libraries.allow_tf32(device_helpers.precision(values.get("precision", "auto")) != "fp32")
     module = import_module(f"helpers.frameworks.{framework}")
     run = RunState.last[id(names)] = kind(module, names, values)
     row = row_of(run.notebook)
