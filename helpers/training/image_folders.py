@@ -11,7 +11,7 @@ from data_prep.readers import cifar10
 from helpers import paths
 from helpers.errors import UserError
 from helpers.recipe import Recipe
-from helpers.training.image_readers import OWN
+from helpers.training.image_data import OWN
 
 REAL = {"nih": "nih-{}", "cifar10": "cifar10", "imagefolder": "imagenet-{}"}
 """Where the real images of a reader are looked for under data/, by their size."""

@@ -60,13 +60,13 @@ def table(run: RunState, content: pd.DataFrame) -> None:
 
 def trained(run: RunState, history: list[dict[str, Any]], held: int | None) -> None:
     run.held = held
-    display(learning(history, tasks.TASKS[run.images.task]))
+    display(learning(history, tasks.TASKS[run.recipe.task]))
     table(run, epochs(history))
 
 
 def tested(run: RunState, content: Mapping[str, Any]) -> None:
     """Show the record's section ``test``."""
-    task = tasks.TASKS[run.images.task]
+    task = tasks.TASKS[run.recipe.task]
     for metric in task.metrics:
         value, low, high = (metric.text(each) for each in metric.of(content))
         print(f"{tasks.capital(metric.of_split('test'))} {value} (95 % interval {low} to {high})")

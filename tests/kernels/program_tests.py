@@ -26,7 +26,7 @@ from helpers.fairness import training_loop as loop_checks
 from helpers.fairness.check_results import FairnessCheck
 from helpers.fairness.training_loop import RULES
 from helpers.networks.shapes import shapes
-from helpers.training import image_data, image_readers
+from helpers.training import image_data
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -136,7 +136,7 @@ def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
     catalog = files.reader.catalog
     array = np.stack([shared_batches.pillows(Path(catalog.path(i))) for i in range(len(catalog))])
     custom = replace(recipe, reader="own", own={"reader": "mine.py:Reader"})
-    own = image_readers.OwnImages(custom, shared_batches.OwnReader(files.reader))
+    own = image_data.OwnImages(custom, shared_batches.OwnReader(files.reader))
     for reader in (files.reader, CatalogReader(catalog, array), own):
         shared_batches.assert_is_read(names, replace(files, reader=reader), "path", Path)
     how: dict[str, Any] = {"size": 48, "format": suffix[1:].replace("jpg", "jpeg"), "channels": 3}

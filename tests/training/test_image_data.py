@@ -18,12 +18,7 @@ from data_prep.errors import DataError
 from helpers import paths
 from helpers.errors import UserError
 from helpers.recipe import lookup
-from helpers.training import (
-    image_data,
-    image_folders,
-    image_readers,
-    parameters,
-)
+from helpers.training import image_data, image_folders, parameters
 from helpers.training.image_data import Data
 
 NIH_AS_TABLE = f"""
@@ -125,7 +120,7 @@ def test_the_same_xrays_through_nih_and_through_table(kind: str, tmp_path: Path)
 
 def test_own_rgb_reader_of_five_classes(tmp_path: Path) -> None:
     images = load(recipe_of(tmp_path, OWN))
-    assert (images.task, images.recipe.planes, images.format) == ("multiclass", 3, "own")
+    assert (images.recipe.task, images.recipe.planes, images.format) == ("multiclass", 3, "own")
     assert images.classes == ("red", "green", "blue", "black", "white")
     assert (images.recipe.image_size, images.recipe.crop) == (36, 36)
     assert [len(split) for split in (images.train, images.valid, images.test)] == [200, 40, 60]
@@ -145,7 +140,7 @@ def test_own_grey_reader_of_findings(tmp_path: Path) -> None:
     text = text.replace("[model]", 'color_mode = "grayscale"\n[model]')
     images = load(recipe_of(tmp_path, text, READER_OF_FINDINGS))
     assert images.read(7).shape == (40, 36, 1)
-    assert isinstance(images.reader, image_readers.OwnImages)
+    assert isinstance(images.reader, image_data.OwnImages)
     with Image.fromarray(images.reader.own.read(7)) as colour:
         assert np.array_equal(images.read(7)[..., 0], np.asarray(colour.convert("L")))
     assert images.targets(images.valid).dtype == np.float32
@@ -155,13 +150,13 @@ def test_own_grey_reader_of_findings(tmp_path: Path) -> None:
 def test_cifar10_is_in_memory_and_not_sent_to_other_processes(small_sets: Path) -> None:
     images = load("resnet44-cifar10", batch_size=8)
     assert images.folder == small_sets / "demo-cifar10-1"
-    assert (images.format, images.task, len(images.classes)) == ("memory", "multiclass", 10)
+    assert (images.format, images.recipe.task, len(images.classes)) == ("memory", "multiclass", 10)
     assert (images.recipe.image_size, images.recipe.crop) == (32, 16)
     row = int(images.test["row"].iloc[5])
     assert images.read(row).base is not None, "a view, no copy"
     sent = cloudpickle.dumps(images)
     assert len(sent) < 120 * 32 * 32 * 3 / 4
-    image_readers._last.clear()
+    image_data._last.clear()
     copy = cloudpickle.loads(sent)
     assert np.array_equal(copy.read(row), images.read(row)) and copy.format == "memory"
 

@@ -18,7 +18,7 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
-from helpers.training import image_data, image_folders, image_readers, parameters
+from helpers.training import image_data, image_folders, parameters
 from helpers.training.parameters import Setup
 
 GENERATED = image_folders.STAND_INS["nih, small"].name
@@ -112,10 +112,10 @@ def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
 def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(generated, folder)
-    assert image_readers.open_images(lookup("demo"), folder).read(0).shape[0] == 38
+    assert image_data.open_images(lookup("demo"), folder).read(0).shape[0] == 38
     shutil.rmtree(folder)
     data_prep.generate_nih(folder, images=8, size=64, progress=False)
-    assert image_readers.open_images(lookup("demo"), folder).read(0).shape[0] == 64
+    assert image_data.open_images(lookup("demo"), folder).read(0).shape[0] == 64
 
 
 def test_the_digest_knows_images_and_labels_and_nothing_else(
