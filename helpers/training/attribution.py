@@ -1,9 +1,7 @@
 """Attribute a run's time to loading, compute and communication, and sum it up in one sentence.
 
-The measurements leave out loading, then communication; the time that each saves in a round is its
-share of an epoch. A share is the median of the rounds, with its 95 % confidence interval, and is
-reported only if :func:`is_measured`. Compiling is the time of the first step beyond a typical one,
-as a share of the whole training.
+The measurements leave out loading, then communication; what each saves in a round is its share of
+an epoch. A share is the median of the rounds, with its 95 % confidence interval.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,7 @@
 """Write and read checkpoints: weights, optimiser state and the measurements so far.
 
-A checkpoint is written between two epochs, under a temporary name that is renamed once it is on the
-disk: the weights, in the canonical layout of ``helpers.networks.weights``, and what the optimiser
-keeps, as the framework has it. No other state passes from step to step, for the order of the images
-and every crop follow from seed, epoch and image. So a run that was killed and resumed takes the
-same steps as one that was not. The file contains arrays and JSON; reading it executes nothing.
+The order of the images and every crop follow from seed, epoch and image. So a run that was killed
+and resumed takes the same steps as one that was not. Reading the file executes nothing.
 """
 
 import json
@@ -23,6 +20,7 @@ from helpers.networks.weights import save as save_arrays
 from helpers.record import Run
 
 FILE = "checkpoint.safetensors"
+_UNREADABLE = SafetensorError, OSError, TypeError, ValueError, KeyError, RecursionError
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,11 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
         UserError: the checkpoint cannot be read, or is of another recipe, images or framework.
     """
     path = run.folder / FILE
-    about, code = _about(run.content), run.content["run"]["code"]
+    about, framework = dict(run.content["recipe"]), run.content["framework"]
+    del about["beside"]  # where the custom code lies does not matter
+    about["images"] = run.content["data"].get("sha256")
+    about["framework"] = f"{framework['name']} in kernel {framework['kernel']}"
+    code = run.content["run"]["code"]
     start = Checkpoint(initial, run.folder, about, run.id, code)
     if not resume:
         path.unlink(missing_ok=True)  # else a later resume would take it for this run's
@@ -87,7 +89,14 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
     if not path.exists():
         print(f"Nothing to resume: no checkpoint in {run.folder}; training begins anew")
         return start
-    said, arrays = _read(path)
+    try:
+        with safe_open(path, "numpy") as file:
+            said = json.loads(file.metadata()["said"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except _UNREADABLE as error:
+        raise UserError(
+            f"{path}: cannot be read ({error}); remove it to train from the beginning"
+        ) from None
     if differing := sorted(key for key in about if said["about"].get(key) != about[key]):
         had = ", ".join(f"{key} {said['about'].get(key)}" for key in differing)
         raise UserError(f"{path}: belongs to another run ({had}); use what it had, or remove it")
@@ -106,18 +115,6 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
     return found
 
 
-def _read(path: Path) -> tuple[dict[str, Any], Arrays]:
-    """What a checkpoint says of its run, and its arrays."""
-    try:
-        with safe_open(path, "numpy") as file:
-            said = json.loads(file.metadata()["said"])
-            return said, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except _UNREADABLE as error:
-        raise UserError(
-            f"{path}: cannot be read ({error}); remove it to train from the beginning"
-        ) from None
-
-
 def epochs_in(folder: Path) -> int:
     """The number of finished epochs in the checkpoint of a run's folder; 0 without one."""
     try:
@@ -125,15 +122,3 @@ def epochs_in(folder: Path) -> int:
             return len(json.loads((file.metadata() or {})["said"])["history"])
     except _UNREADABLE:
         return 0
-
-
-_UNREADABLE = SafetensorError, OSError, TypeError, ValueError, KeyError, RecursionError
-
-
-def _about(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a record that must be the same for a run to resume."""
-    recipe = dict(content["recipe"])
-    del recipe["beside"]  # where the custom code lies does not matter
-    framework = content["framework"]
-    by = f"{framework['name']} in kernel {framework['kernel']}"
-    return {**recipe, "images": content["data"].get("sha256"), "framework": by}

@@ -1,8 +1,6 @@
 """Interleave a notebook's measurements, so that a slow minute affects all of them.
 
-In each round, every measurement runs once: training on *files*, on *synthetic* data that lies
-ready, the same without all-reduce (where there is more than one device), and the *loader* alone.
-What is compared was then measured seconds apart.
+In each round, every measurement runs once, so what is compared was measured seconds apart.
 """
 
 import math
@@ -89,7 +87,7 @@ def interleaved(
     """The seconds of a step, by measurement and round.
 
     Args:
-        phase: ``monitor.phase``; each measurement is a phase named after its kind.
+        phase: ``monitor.phase``.
         measurements: by kind; one device has none without all-reduce.
         steps: that a measurement counts, by kind.
         images: of this process in a step of training, which ``phase`` counts.

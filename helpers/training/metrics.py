@@ -1,9 +1,7 @@
 """The AUC of each finding, or accuracy, with 95 % intervals.
 
-A bootstrap draws whole groups of images, because a group's images resemble each other, as a
-patient's do: as many groups as there are, with replacement. Intervals are the percentile ones
-(Efron and Tibshirani, "An Introduction to the Bootstrap", chapter 13). All runs draw the same, so
-that what two of them come to on the same images can be subtracted draw by draw.
+A bootstrap draws whole groups of images (patients), the same in all runs. Intervals are the
+percentile ones (Efron and Tibshirani, "An Introduction to the Bootstrap", chapter 13).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -93,7 +91,6 @@ def draws(groups: np.ndarray, sample: Any) -> Iterator[np.ndarray]:
 
 
 def _measured(targets: np.ndarray, scores: np.ndarray) -> tuple[Task, Measure]:
-    """The task that such targets are of, and what measures it."""
     if not np.isfinite(scores).all():
         raise ValueError("scores hold NaN or infinity: the training diverged")
     if targets.ndim == 1:
@@ -145,7 +142,6 @@ def _accuracy(targets: np.ndarray, scores: np.ndarray) -> Measure:
 
 
 def _in_mean(labels: np.ndarray) -> np.ndarray:
-    """Which columns are in the mean."""
     positives = labels.sum(axis=0)
     return np.asarray(np.minimum(positives, len(labels) - positives) >= FEWEST)
 

@@ -1,7 +1,6 @@
 """The fairness check of a notebook's own objects, in the processes that will train.
 
-Every process computes the same rows, and the worst of them counts. Rows that one device can answer
-are computed by rank 0 while the others wait.
+Rows that one device can answer are computed by rank 0; of the others the worst process's counts.
 """
 
 from __future__ import annotations
@@ -190,8 +189,6 @@ def _over_all(run: RunState) -> Any:
 
 
 def _build(run: RunState, of: Functions) -> Callable[[Mapping[str, np.ndarray]], Any]:
-    """The notebook's ``build_model`` with other initial weights."""
-
     def build(arrays: Mapping[str, np.ndarray]) -> Any:
         before, run.other_arrays = run.other_arrays, arrays
         try:

@@ -1,7 +1,6 @@
 """Measure how much of a run's own cores other programs use, in its epochs and measured rounds.
 
-It is the time for which these cores are busy (with *steal*, what a hypervisor gave to others) less
-the CPU time of the run's processes. Each of several ranks looks at its own devices' cores.
+These cores' busy time (with *steal*, a hypervisor's) less the CPU time of the run's processes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Run a monitor's sampler on every host of a run, started by the host's first rank.
 
-Rank 0 writes ``trace``, rank N ``trace-rankN`` in the same folder. The host's other ranks mark
-their phases in the same trace. gpumon compares the hosts' clocks while it samples.
+Rank 0 writes ``trace``, rank N ``trace-rankN``. Other ranks mark their phases in the same trace.
 """
 
 from __future__ import annotations

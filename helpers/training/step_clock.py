@@ -1,9 +1,7 @@
 """Measure step by step, from inside the training loop, where the time of an epoch goes.
 
-A framework that queues its work returns from a step long before the device has done it, and a loop
-that waited for the device would slow down what is to be measured. So a second thread waits for each
-step's result. Waiting for data is the time from the moment the devices had finished everything to
-the moment the next batch had arrived: while they are busy, a late batch costs nothing.
+A framework that queues its work returns from a step before the device has done it, and a loop that
+waited for the device would slow it down. So a second thread waits for each step's result.
 """
 
 import time
@@ -72,7 +70,6 @@ class StepClock:
 
     @property
     def steps(self) -> int:
-        """Steps that are done."""
         return len(self._done)
 
     @property

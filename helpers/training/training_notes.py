@@ -1,7 +1,5 @@
 """A process's notes on its training and evaluations, batch by batch.
 
-A batch brings the numbers of its images, so everything that was trained on can be compared with
-the tables: labels, order, and, for the first batches of the first and the last epoch, the crops.
 Nothing waits for a device between the first step and the last of an epoch.
 """
 
@@ -22,7 +20,6 @@ from helpers.fairness.reference_checks import centre_crop
 from helpers.frameworks import cpu_cores
 from helpers.networks.shapes import RUNNING
 from helpers.networks.weights import Arrays
-from helpers.training import batch_arrays
 from helpers.training.notebook_recipe import Split
 from helpers.training.run_state import RunState
 from helpers.training.step_clock import StepClock
@@ -33,6 +30,34 @@ FILLED = -1
 """The number of what is no image: it fills a batch of an evaluation up to its size."""
 LOOKED_AT = 8
 """Images of each evaluation of which the pixels are compared."""
+
+
+def own_length(part: Any) -> int:
+    """How many images of an array this process has; no device is waited for."""
+    if isinstance(values := getattr(part, "values", None), tuple):  # TensorFlow's, of all replicas
+        return sum(map(len, values))
+    shards = getattr(part, "addressable_shards", None)  # of JAX's arrays a process has some
+    return len(part) if shards is None else sum(len(shard.data) for shard in shards)
+
+
+def kept(part: Any) -> Any:
+    """Keep such an array as it is now, without waiting for a device.
+
+    A copy, because its loader may fill it again; but JAX's and TensorFlow's arrays never change.
+    """
+    changes = isinstance(part, np.ndarray) or hasattr(part, "asnumpy") or hasattr(part, "is_cuda")
+    return np.array(in_memory(part)) if changes else part
+
+
+def in_memory(part: Any) -> np.ndarray:
+    """Such an array as NumPy's, for which its device is waited for."""
+    if hasattr(part, "asnumpy"):  # MXNet's
+        return np.asarray(part.asnumpy())
+    if isinstance(values := getattr(part, "values", None), tuple):  # TensorFlow's, of all replicas
+        return np.concatenate([in_memory(each) for each in values])
+    if hasattr(part, "addressable_shards"):  # of JAX's arrays a process has some
+        return np.concatenate([np.asarray(shard.data) for shard in part.addressable_shards])
+    return np.asarray(part.cpu() if hasattr(part, "is_cuda") else part)
 
 
 def parts_of(batch: Any) -> tuple[Any, Any, Any]:
@@ -48,7 +73,7 @@ def parts_of(batch: Any) -> tuple[Any, Any, Any]:
 
 def joined(parts: Iterable[Any]) -> np.ndarray:
     """The same part of several batches, in memory."""
-    return np.concatenate([batch_arrays.in_memory(each) for each in parts])
+    return np.concatenate([in_memory(each) for each in parts])
 
 
 @dataclass(kw_only=True)
@@ -62,10 +87,10 @@ class Batches:
     def add(self, batch: Any, *, pixels: bool) -> None:
         """Keep a batch; its pixels only if asked to."""
         found, targets, numbers = parts_of(batch)
-        self._targets.append(batch_arrays.kept(targets))
-        self._numbers.append(batch_arrays.kept(numbers))
+        self._targets.append(kept(targets))
+        self._numbers.append(kept(numbers))
         if pixels:
-            self.pixels.append(batch_arrays.kept(found))
+            self.pixels.append(kept(found))
 
     def compared(
         self, split: Split, *, filled: bool = False
@@ -120,7 +145,7 @@ class TrainingNotes:
         Raises:
             LoaderError: it has other than the recipe's number of images.
         """
-        if (images := batch_arrays.own_length(parts_of(batch)[2])) != self.images:
+        if (images := own_length(parts_of(batch)[2])) != self.images:
             raise LoaderError(
                 f"batch {self._taken + 1} of {self.run.recipe.steps} has {images} images, "
                 f"not {self.images}; let the training loader give {self.images} in each batch"
@@ -157,11 +182,7 @@ class TrainingNotes:
         numbers, known, others = self._batches.compared(self.run.train_split)
         wrong = int((~known).sum() + others.sum())
         self.epochs.append(Epoch(self._epoch, self._taken, numbers, wrong))
-        pixels = [batch_arrays.in_memory(each) for each in self._batches.pixels]
-        self._look_at_pixels(pixels, numbers)
-
-    def _look_at_pixels(self, batches: list[np.ndarray], numbers: np.ndarray) -> None:
-        """What the crops that were kept are of their images, and the first epoch's digests."""
+        batches = [in_memory(each) for each in self._batches.pixels]
         split, seed = self.run.train_split, self.run.recipe.seed
         kept = (crop for batch in batches for crop in batch)
         for crop, image in zip(kept, numbers.tolist(), strict=False):
@@ -245,7 +266,7 @@ class Watching(StepClock):
         if self._notes is not None:
             self._notes.batch(batch)
         elif not isinstance(batch, int):  # an all-reduce alone iterates over numbers
-            self.images += batch_arrays.own_length(parts_of(batch)[0])
+            self.images += own_length(parts_of(batch)[0])
 
     def step(self) -> None:
         self.queued(self._device)

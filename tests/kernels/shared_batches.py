@@ -13,8 +13,7 @@ from notebook_program import Names, in_each
 from PIL import Image
 
 from helpers.training import notebook_recipe
-from helpers.training.batch_arrays import in_memory
-from helpers.training.training_notes import FILLED
+from helpers.training.training_notes import FILLED, in_memory
 
 Batch = tuple[np.ndarray, ...]
 """Pixels, targets and the images' numbers."""
