@@ -51,7 +51,8 @@ class Gpu(NamedTuple):
     uuid: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name} ({generation(self.capability)})" if self.capability else self.name
+        generation = ".".join(map(str, self.capability or ()))
+        return f"{self.name} ({generation})" if generation else self.name
 
 
 def forms(kernel: str) -> list[str]:
@@ -127,18 +128,13 @@ def obstacle(name: str, gpu: Gpu) -> str | None:
     return None
 
 
-def generation(capability: Sequence[int]) -> str:
-    """A compute capability as NVIDIA writes it: ``9.0``."""
-    return ".".join(map(str, capability))
-
-
 def _first_obstacle(kernel: str, form: str, gpus: Sequence[Gpu]) -> str | None:
     name = lock(kernel, form)
     return next((why for gpu in gpus if (why := obstacle(name, gpu))), None)
 
 
 def _runs_on(generations: str, capability: tuple[int, int]) -> bool:
-    """Whether code runs: on its own generation's major version, and the same or a newer minor."""
+    """Code runs on its own generation's major version, and the same or a newer minor one."""
     found = [tuple(map(int, each.split("."))) for each in generations.split()]
     return any(each[0] == capability[0] and each <= capability for each in found)
 

@@ -1,7 +1,6 @@
 """Assign to each CPU device a fixed set of cores that no other device of the run uses.
 
-So devices on one CPU are timed as GPUs are: a second device brings cores, and a single one leaves
-the others idle. A core is a physical one, with all its hardware threads.
+So a second device brings cores. A core is a physical one, with all its hardware threads.
 """
 
 import os
@@ -10,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
 
 import threadpoolctl
 
@@ -20,9 +18,6 @@ from helpers.errors import UserError
 SYSTEM = Path("/sys/devices/system")
 SHARED = "shared"
 """The value of ``cores_per_device`` with which devices share all cores."""
-
-Core: TypeAlias = tuple[int, ...]
-"""A physical core: its hardware threads by the system's numbers."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,7 @@ def siblings(core: int) -> set[int]:
     return set()
 
 
-def machine() -> list[Core]:
+def machine() -> list[tuple[int, ...]]:
     """The physical cores with the threads that this process could use when it began, in order.
 
     As many as a control group or a Slurm job allows: of 1.5 CPUs one core.
@@ -87,16 +82,12 @@ def confine(devices: Sequence[CpuDevice]) -> None:
     for thread in _threads():
         with suppress(ProcessLookupError):  # it has ended
             os.sched_setaffinity(thread, own)
-    _Now.threads = devices[0].threads
+    Confined.threads = devices[0].threads
 
 
-class _Now:
+class Confined:
     threads: int | None = None
-
-
-def threads_of_a_device() -> int | None:
-    """The compute threads of each device that this process is confined to; None if it is not."""
-    return _Now.threads
+    """Of each device that this process is confined to; None if it is not."""
 
 
 def pinned() -> tuple[int, ...]:

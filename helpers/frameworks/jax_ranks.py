@@ -1,8 +1,4 @@
-"""JAX over several nodes, with one process per node that drives all devices of the node.
-
-``jax.distributed.initialize`` joins them, and ``jax.devices()`` are those of all nodes from then
-on. XLA exchanges what is on GPUs by NCCL, what is on CPUs by Gloo.
-"""
+"""JAX over several nodes, with one process per node that drives all devices of the node."""
 
 from __future__ import annotations
 
@@ -24,7 +20,10 @@ HELD: list[jax.Device] = []
 
 
 def join() -> None:
-    """Join several nodes, before JAX looks for devices; RuntimeError if a node is missing."""
+    """Join several nodes, before JAX looks for devices; RuntimeError if a node is missing.
+
+    Gloo then uses the rank's interface, and not the one that the host's name leads to.
+    """
     here = rank_info.here()
     if here is None or here.nodes == 1 or jax.distributed.is_initialized():
         return
@@ -36,7 +35,15 @@ def join() -> None:
         process_id=here.rank,
         cluster_detection_method="deactivate",
     )
-    _send_over(here.interfaces[here.rank])
+    from jax._src import distributed, xla_bridge
+    from jax.extend import backend
+    from jaxlib import _jax
+
+    gloo = _jax.make_gloo_tcp_collectives(
+        distributed_client=distributed.global_state.client, interface=here.interfaces[here.rank]
+    )
+    client = partial(xla_bridge.make_cpu_client, collectives=gloo)
+    backend.register_backend_factory("cpu", client, priority=0, fail_quietly=False)
 
 
 def all_devices(devices: Sequence[jax.Device]) -> list[jax.Device]:
@@ -68,16 +75,3 @@ def _connect(every: tuple[jax.Device, ...], own: int) -> None:
     each = NamedSharding(Mesh(np.array(every), (AXIS,)), P(AXIS))
     zeros = jax.make_array_from_process_local_data(each, np.zeros(own, np.float32))
     jax.jit(jnp.sum)(zeros).block_until_ready()
-
-
-def _send_over(interface: str) -> None:
-    """Let Gloo use this interface, and not the one that the host's name leads to."""
-    from jax._src import distributed, xla_bridge
-    from jax.extend import backend
-    from jaxlib import _jax
-
-    gloo = _jax.make_gloo_tcp_collectives(
-        distributed_client=distributed.global_state.client, interface=interface
-    )
-    client = partial(xla_bridge.make_cpu_client, collectives=gloo)
-    backend.register_backend_factory("cpu", client, priority=0, fail_quietly=False)

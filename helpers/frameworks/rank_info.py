@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import numpy as np
-
 Value = TypeVar("Value")
 
 VARIABLE = "ROSETTA_RANKS"
@@ -25,26 +23,23 @@ SLURM_NODE = "SLURMD_NODENAME"
 
 @dataclass(frozen=True)
 class Place:
-    """A rank's place among the ranks; each node has the same number, in consecutive order."""
+    """A rank's place among the ranks; each node has the same number, in consecutive order.
+
+    ``virtual`` nodes are on one machine, and have ``devices`` (``gpu`` or ``cpu``) each. Every rank
+    has a host's name, an address ``10.0.0.1:4711`` with a port that was free when it joined, and a
+    network interface. They meet at the first host's ``port`` (``MASTER_PORT``).
+    """
 
     rank: int
     ranks: int
-    """How many there are on all nodes."""
     nodes: int
     virtual: bool
-    """Whether all nodes are on one machine."""
     devices: int
-    """Devices of each node."""
     kind: str
-    """The kind of the devices: ``gpu`` or ``cpu``."""
     hosts: tuple[str, ...]
-    """The host's name of each rank."""
     addresses: tuple[str, ...]
-    """``10.0.0.1:4711`` of each rank, with a port that was free when it joined."""
     interfaces: tuple[str, ...]
-    """The network interface of each rank."""
     port: int
-    """The first host's port, where the ranks meet (``MASTER_PORT``)."""
     gather: Callable[[Any], list[Any]] = field(default=lambda value: [value], hash=False)
     """Gives each rank the values of all, in their order; all call it."""
     about: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -66,12 +61,6 @@ class Place:
     def first_host(self) -> str:
         """The address at which rank 0 is reached."""
         return self.addresses[0].rpartition(":")[0]
-
-    def table(self, own: np.ndarray) -> np.ndarray:
-        """What a sum over all ranks makes (ranks, ...) of: zeros but for this rank's row."""
-        found = np.zeros((self.ranks, *own.shape), own.dtype)
-        found[self.rank] = own
-        return found
 
     def environment(self) -> dict[str, str]:
         """The variables that torchrun sets, so that a cell finds the same as a script."""

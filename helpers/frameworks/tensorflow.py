@@ -66,7 +66,7 @@ def list_devices(kind: str, count: int) -> list[Device]:
     parts = [tf.config.LogicalDeviceConfiguration()] * count
     try:
         tf.config.set_logical_device_configuration(physical[0], parts)
-        if cpu_cores.threads_of_a_device() == 1:  # one operation a device, on one thread
+        if cpu_cores.Confined.threads == 1:  # one operation a device, on one thread
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(count)
     except RuntimeError:  # TensorFlow has started: what was made then is what there is
@@ -179,7 +179,10 @@ def _without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    weight_layout.assign(_named(model), weights)
+    named = _named(model)
+    weight_layout.check(named, weights)
+    for name, variable in named.items():
+        variable.assign(weight_layout.last(weights[name]))
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:

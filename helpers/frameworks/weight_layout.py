@@ -39,10 +39,3 @@ def refuse(wrong: Sequence[str]) -> None:
     """Raise ValueError if there are names of weights that do not fit the model."""
     if wrong:
         raise ValueError(f"weights do not fit the model: {wrong[0]} (and {len(wrong) - 1} more)")
-
-
-def assign(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> None:
-    """Set ``variables`` by their canonical names, after :func:`check`."""
-    check(variables, weights)
-    for name, variable in variables.items():
-        variable.assign(last(weights[name]))
