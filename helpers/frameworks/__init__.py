@@ -1,7 +1,6 @@
 """The registry of the compared frameworks, with one row for each notebook and environment.
 
-Only this list decides what is compared. `make envs` imports this module before anything is
-installed, so it uses only Python's standard library and no syntax newer than Python 3.9.
+`make envs` imports it before anything is installed: only Python 3.9's standard library.
 """
 
 from __future__ import annotations
@@ -138,8 +137,7 @@ LOOKS = {
     "Chainer": ("#009E73", "#2FD3A0", "v"),
     "JAX": ("#5B2A86", "#C3B1F2", "X"),
 }
-"""By family: its colour in charts on a light page, and on a dark one, the same hue, brighter; and
-Matplotlib's sign for it."""
+"""By family: its colour on a light page, and on a dark one, and Matplotlib's sign for it."""
 
 KERNEL_VARIABLES = {"OPENBLAS_THREAD_TIMEOUT": "18"}
 """Variables that every kernel is started with: idle threads of OpenBLAS, NumPy's, spin for 2**18

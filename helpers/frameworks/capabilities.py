@@ -1,7 +1,6 @@
 """Find out which GPUs an environment supports, and why it does not support others.
 
-`make envs` imports this before anything is installed, so it uses only Python's standard library and
-no syntax newer than Python 3.9.
+`make envs` imports this before anything is installed: only Python 3.9's standard library.
 """
 
 from __future__ import annotations
@@ -11,14 +10,11 @@ from typing import NamedTuple
 
 
 class Code(NamedTuple):
-    """The compute capabilities that all CUDA packages of a lock have code for.
-
-    For those of ``ptx`` a driver has to compile it. Each with its oldest NVIDIA driver.
-    """
+    """The compute capabilities that all CUDA packages of a lock have code for, and its driver."""
 
     machine_code: str
-    driver: int
-    ptx: str = ""
+    driver: int  # the oldest
+    ptx: str = ""  # which a driver has to compile
     ptx_driver: int = 0
 
 

@@ -292,9 +292,7 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """What ParallelUpdater hands to its optimiser: device ``i`` of ``n`` takes every n-th
-    image from the i-th on, and the gradients are summed.
-    """
+    """ParallelUpdater's sums, for its optimiser: of ``n`` devices each takes every n-th image."""
     dtype = _dtype_of(model)
     batch = list(zip(images.astype(dtype), targets.astype(np.int32), strict=True))
     replicas = [_MeanLoss(model, targets.size)]

@@ -1,7 +1,4 @@
-"""Two communicators for ChainerMN: RSAA and RSAP over a grid of ranks.
-
-Importing this joins MPI, as importing ChainerMN does.
-"""
+"""Two communicators for ChainerMN: RSAA and RSAP over a grid of ranks. Importing joins MPI."""
 
 from __future__ import annotations
 
@@ -33,10 +30,7 @@ def over_grid(communicator: Any, all_reduce: str) -> Any:
 
 
 class OverGrid(NaiveCommunicator):
-    """Average all gradients at once over a grid; float16 is added in float32, as by ``naive``.
-
-    All parameters of one type are contiguous in memory, into which other ranks can Put.
-    """
+    """Average all gradients at once over a grid; float16 is added in float32, as by ``naive``."""
 
     def __init__(self, mpi_comm: Any, name: str, shape: grids.Shape) -> None:
         super().__init__(mpi_comm)

@@ -39,19 +39,14 @@ def siblings(core: int) -> set[int]:
 
 
 def machine() -> list[tuple[int, ...]]:
-    """The physical cores with the threads that this process could use when it began, in order.
-
-    As many as a control group or a Slurm job allows: of 1.5 CPUs one core.
-    """
+    """The physical cores that this process could use at first, each its threads; of 1.5 CPUs one."""
     allowed, most = _at_first()
     cores = {tuple(sorted(({core} | siblings(core)) & allowed)) for core in allowed}
     return sorted(cores)[:most]
 
 
 def divided(count: int, each: int | None) -> tuple[CpuDevice, ...]:
-    """Divide the cores of :func:`machine` into ``count`` devices of ``each`` neighbouring cores.
-
-    None: of as many as there are for so many devices.
+    """Divide the cores of :func:`machine` into ``count`` devices of ``each``, or of as many as go.
 
     Raises:
         UserError: there are too few.
@@ -70,11 +65,7 @@ def divided(count: int, each: int | None) -> tuple[CpuDevice, ...]:
 
 
 def confine(devices: Sequence[CpuDevice]) -> None:
-    """Pin this process, and what it forks, to these devices' cores; it computes with their threads.
-
-    TensorFlow's and XLA's pools then have as many threads as the process has cores; OpenMP's and
-    OpenBLAS's, of which each device has one, as a device has.
-    """
+    """Pin this process, and what it forks, to these devices' cores, with a device's threads."""
     _at_first()  # before it is changed
     os.environ["OMP_NUM_THREADS"] = str(devices[0].threads)  # for threads that begin later
     threadpoolctl.threadpool_limits(devices[0].threads)

@@ -1,7 +1,4 @@
-"""Choose the devices of a run: GPUs if there are any, else CPU devices.
-
-Here is also whether an environment is installed, and can compute on the GPUs.
-"""
+"""Choose the devices of a run, GPUs or else CPU devices, and check environments for GPUs."""
 
 import json
 import os
@@ -150,12 +147,9 @@ def _query(ask: Callable[..., Any], *of: Any) -> Any:
 
 
 def resolve(requested: int | str = "auto", cores_per_device: int | str = "auto") -> Devices:
-    """The devices for a run.
+    """The devices for a run: as many as requested; ``auto`` is every GPU, or else two CPU devices.
 
-    Args:
-        requested: how many. ``auto`` is every GPU, or two CPU devices if there is none.
-        cores_per_device: of a CPU device. ``auto`` is an equal part of all cores, ``shared`` lets
-            the devices share them.
+    A CPU device has ``cores_per_device``: ``auto`` is an equal part, ``shared`` none of its own.
 
     Raises:
         UserError: a wrong number, or GPUs that are there, not hidden, and cannot be used.

@@ -1,7 +1,4 @@
-"""Code that TensorFlow's and Keras's ranks under Horovod share: one process and device per rank.
-
-A rank sees one device of its machine, so that whatever it computes is there.
-"""
+"""Code that TensorFlow's and Keras's ranks under Horovod share: one process and device per rank."""
 
 from __future__ import annotations
 

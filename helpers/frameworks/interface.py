@@ -1,7 +1,4 @@
-"""The functions that every framework's module has, and what they exchange with their callers.
-
-A module documents a function only if it differs. ``tests/frameworks/test_contract.py`` compares
-names and signatures.
+"""The functions that every framework's module has; it documents one only if that differs.
 
 Images are normalised floats (N, 3, H, W), targets labels (N, outputs) of 0 or 1, ``devices``
 handles from :meth:`Framework.list_devices`, and ``weights`` float arrays in torchvision's layout
@@ -131,10 +128,8 @@ class Framework(Protocol):
     def as_loaded(self, pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> Any:
         """A batch as the notebook's loader gives it.
 
-        Args:
-            pixels: uint8 (N, crop, crop, 1 or 3).
-            targets: float32 (N, findings), or int64 (N,) classes.
-            numbers: of the images in their split, (N,).
+        ``pixels`` are uint8 (N, crop, crop, 1 or 3), ``targets`` float32 (N, findings) or classes,
+        int64 (N,), and ``numbers`` those of the images in their split, (N,).
         """
 
     def set_epoch(self, loader: Any, epoch: int) -> None:
@@ -158,18 +153,12 @@ class Framework(Protocol):
     def train_forward(
         self, model: Model, images: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Logits (N, outputs) in training mode, and the weights with BatchNorm's new statistics.
-
-        On one device; the model is not changed.
-        """
+        """Training mode's logits (N, outputs), and weights with new statistics; the model stays."""
 
     def gradients(
         self, model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
     ) -> tuple[float, dict[str, np.ndarray]]:
-        """The mean loss and its gradients, as the optimiser would get them.
-
-        BatchNorm uses its running statistics, so that the split over devices changes nothing.
-        """
+        """The mean loss and gradients as the optimiser gets them, BatchNorm as in evaluation."""
 
     def seen_by(self, model: Model) -> AbstractContextManager[list[np.ndarray]]:
         """What a shallow network is given meanwhile, images of a batch each."""
@@ -197,16 +186,10 @@ class Optional(Protocol):
         """
 
     def apart(self, function: Callable[[], Found], devices: Sequence[Device]) -> Found:
-        """Call a function that uses the devices, in another process if they are GPUs.
-
-        For a notebook that must not start its GPUs too early.
-        """
+        """Call a function in another process if the devices are GPUs, which must not start here."""
 
     def watched(self, batches: Iterable[Any], watching: Any) -> Any:
-        """The batches of ``run.watch`` for a function of the framework that reads them.
-
-        ``watching`` (``training_notes.Watching``) is entered now, and left when that has ended.
-        """
+        """Batches for the framework's function; ``watching`` is entered now, and left after them."""
 
     def make_current(self, device: Device, threads: int | None) -> None:
         """Let a rank's process compute on this device, and on a CPU with this number of threads."""

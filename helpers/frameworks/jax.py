@@ -88,16 +88,13 @@ def peak_bytes(devices: Sequence[Device]) -> int | None:
 
 
 def queued(device: Device) -> Callable[[], None] | None:
-    """A GPU computes in order, so what is given to it now is done last.
-
-    A CPU device does not. So something is computed of every number, such as a loss, that is still
-    to come. (The next step may overwrite the number itself.)
-    """
+    """A GPU computes in order; on CPUs, something is computed of every number still to come."""
     if device.platform == "cpu":
         single = (each for each in jax.live_arrays() if each.ndim == 0 and not each.is_ready())
         pending = [each.addressable_data(0) for each in single if not jax_ranks.is_key(each)]
     else:
         pending = [jnp.zeros((), device=device)]
+    # Not the number itself, which the next step may overwrite.
     return partial(jax.block_until_ready, [each + 1 for each in pending]) if pending else None
 
 

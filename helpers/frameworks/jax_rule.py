@@ -15,11 +15,8 @@ ONCE: dict[str, bool | int] = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
 }
-"""XLA's options for what is computed a few times at most.
-
-Its emitters of fused loops take half of the time of compiling DenseNet121's gradients. Training has
-them: without, its steps take 4 % longer (benchmarks/RESULTS.md).
-"""
+"""XLA's options for what is computed a few times: compiling DenseNet121's gradients takes half as
+long. A step of training would take 4 % longer (benchmarks/RESULTS.md)."""
 AT_ONCE = 4096
 """The steps whose rates are computed together."""
 _TINY = 1e-8
@@ -27,10 +24,7 @@ _TINY = 1e-8
 
 
 def rates(rule: optax.GradientTransformation, like: Any, first: int) -> Iterator[float]:
-    """The learning rates of the steps from number ``first`` on; no device is waited for.
-
-    A rate is how far a step goes with a gradient of 1 that is the first one.
-    """
+    """The rates of the steps from ``first`` on: how far a step goes with a first gradient of 1."""
 
     def rate(step: jax.Array) -> jax.Array:
         zeros = _all(like, 0.0)

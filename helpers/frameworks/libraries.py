@@ -35,10 +35,7 @@ def check_precision(precision: str, kind: str, skipped: Mapping[str, str]) -> No
 
 
 def allow_tf32(allowed: bool) -> None:
-    """For :data:`WITHOUT_SWITCH`, before the framework is imported: CUDA's libraries read it once.
-
-    cuDNN rounds convolutions to TF32 by default, CuPy lets cuBLAS round only where it is told.
-    """
+    """For :data:`WITHOUT_SWITCH`, before the framework's import: CUDA's libraries read it once."""
     os.environ["CUPY_TF32"] = str(int(allowed))
     if allowed:
         os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
@@ -62,11 +59,7 @@ def nvidia() -> dict[str, str]:
 
 
 def keep_freed() -> None:
-    """Let this process keep the memory it frees, for its next large arrays.
-
-    glibc gives large blocks back to the system at once, and every page of the next step's is made
-    and zeroed again. Source: mallopt(3).
-    """
+    """Let this process keep memory for its next large arrays: glibc gives it back (mallopt(3))."""
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(_MMAP_MAX, 0)  # large blocks from the heap as well
     mallopt(_TRIM_THRESHOLD, -1)  # whose end is never cut off

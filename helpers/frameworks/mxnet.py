@@ -99,11 +99,7 @@ _CONSTANTS |= {"clip_gradient": "clip_gradient"}
 
 
 def queued(device: Device) -> Callable[[], None] | None:
-    """On all devices, of the replica that :func:`watch` has seen last.
-
-    A copy of the first layer's weights, in which the backward pass ends, comes after this step's
-    update and before the next one's.
-    """
+    """A copy of the first layer's weights comes after this step's update and before the next's."""
     if _Watched.first is None:
         return None
     copies = [weights.copy() for weights in _Watched.first.list_data()]

@@ -1,8 +1,4 @@
-"""MXNet over several nodes, with one worker process and one server process per node.
-
-A scheduler on the first node tells all where the others are. A worker starts those of its node;
-they end with it, and it with them.
-"""
+"""MXNet over several nodes, with one worker process and one server process per node."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Describe the rank that this process is, if it is one, and the location of the other ranks.
-
-A rank is a process that a launcher started (``helpers.launch``), on this machine or another.
-"""
+"""Describe the rank that this process is, if a launcher (``helpers.launch``) started it."""
 
 from __future__ import annotations
 
@@ -92,10 +89,9 @@ def here() -> Place | None:
 
 
 def exchange(value: Value) -> list[Value]:
-    """Every rank's value, in their order, in each of them: outside a framework's collectives.
+    """Every rank's value, in their order, in each of them: all make the same calls in one order.
 
-    All make the same calls in the same order. They wait here without a device: a rank may download
-    or compile for longer than a collective's timeout.
+    They wait without a device: a rank may compile for longer than a collective's timeout.
     """
     place = here()
     return [value] if place is None else place.gather(value)

@@ -69,19 +69,13 @@ def run(
 
 
 def takes_sockets(folder: str) -> bool:
-    """Whether replicas can meet in ``folder``, by a socket's name and by an address.
-
-    In an address ``#`` and ``?`` end the path.
-    """
+    """Whether replicas can meet in ``folder``: in a socket's address ``#`` and ``?`` end a path."""
     return len(os.fsencode(folder)) <= LONGEST and not {"#", "?"} & set(folder)
 
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[str]:
-    """For a run's processes, as ``TMPDIR``; removed at the end, for killed ones cannot clean up.
-
-    It is in the temporary folder, or in ``/tmp`` where sockets could not be in that.
-    """
+    """A folder for ``TMPDIR``, removed at the end; in ``/tmp`` if sockets cannot be elsewhere."""
     given = tempfile.gettempdir()
     parent = given if takes_sockets(f"{given}/{prefix}12345678") else "/tmp"
     with tempfile.TemporaryDirectory("", prefix, parent, ignore_cleanup_errors=True) as folder:

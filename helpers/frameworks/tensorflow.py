@@ -220,10 +220,7 @@ def _in_order(
 
 @singledispatch
 def _named(model: Any) -> dict[str, Any]:
-    """The model's variables by their names, torchvision's; Keras's module has its own.
-
-    Those of a custom network by their paths, ``layers.0.kernel``, because many share a name.
-    """
+    """By torchvision's names; a custom network's by their paths, because many share a name."""
     if custom.is_own(model):
         found = model._flatten(predicate=lambda part: isinstance(part, tf.Variable), with_path=True)
         return {".".join(map(str, path)): variable for path, variable in found}
@@ -315,10 +312,7 @@ def _split_gradients(
     *,
     equal_shares: bool = False,
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """What ``tf.distribute`` gives with the batch split over ``devices``, eagerly.
-
-    With ``equal_shares`` every replica takes the mean over its own share and counts alike.
-    """
+    """Eagerly; with ``equal_shares`` the mean of every replica's own share counts alike."""
     named, count = _trained(model), len(devices)
     watched = list(named.values())
     dtype = watched[0].dtype

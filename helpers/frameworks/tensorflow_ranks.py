@@ -1,8 +1,4 @@
-"""TensorFlow over several nodes, with one process per node that drives all devices of the node.
-
-``tf.distribute.MultiWorkerMirroredStrategy`` reads from ``TF_CONFIG`` where the others are, and
-adds gradients up over all replicas of all nodes.
-"""
+"""TensorFlow over several nodes, with one process per node that drives all its devices."""
 
 import json
 from typing import Any
@@ -19,11 +15,7 @@ def environment(here: Place) -> dict[str, str]:
 
 
 def use(kind: str, count: int) -> None:
-    """Let MultiWorkerMirroredStrategy have these devices of each node.
-
-    By default, TensorFlow uses all GPUs, even if the run uses CPU devices, or just one CPU. With
-    one node, nothing happens.
-    """
+    """Let MultiWorkerMirroredStrategy have these devices of each node, not all GPUs or one CPU."""
     here = rank_info.here()
     if here is None or here.nodes == 1:
         return

@@ -65,9 +65,5 @@ def _mirrored(devices: tuple[str, ...]) -> tf.distribute.Strategy:
 
 
 def with_keys_of_its_own() -> None:
-    """The next MirroredStrategy of this process takes no other's all-reduce for its own.
-
-    All number theirs from the same key on; TensorFlow's own tests (``strategy_combinations.py``)
-    set its strategies apart in this way.
-    """
+    """The next MirroredStrategy takes no other's all-reduce for its own: all begin at one key."""
     tf.distribute.MirroredStrategy._collective_key_base += 100_000

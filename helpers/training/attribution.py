@@ -26,10 +26,7 @@ WORKERS = "add workers (--num-workers)"
 
 
 def attribute(content: Mapping[str, Any], devices: str) -> dict[str, Any]:
-    """The record's section ``attribution``: shares of an epoch, and the sentence.
-
-    Epochs that another process trained are left out if there are more.
-    """
+    """The record's section ``attribution``: shares of an epoch, and the sentence."""
     history = content["epochs"]
     own = history[content["checkpoint"]["resumed_after"] :]
     # Tracing and autotuning fall into a process's first epoch and are no property of the others.
@@ -106,10 +103,7 @@ def first_change(content: Mapping[str, Any]) -> str:
 def _shares(
     epochs: Sequence[Mapping[str, Any]], measured: Mapping[str, Any]
 ) -> dict[str, list[float]]:
-    """Shares of an epoch, by round; of validation by epoch.
-
-    Where several devices have no measurement without all-reduce, only two are known.
-    """
+    """By round; of validation by epoch. Without ``no_allreduce`` only two are known."""
     training = [e["train_seconds"] / (e["train_seconds"] + e["valid_seconds"]) for e in epochs]
     trained = median(training)
     files, synthetic = (measured[kind]["rounds"] for kind in TRAINED)

@@ -20,16 +20,14 @@ CIFAR10 = (cifar10.META_FILE, cifar10.FOLDER)
 UNSIZED = 64
 """Pixels of generated images where the recipe takes whatever size images have."""
 SMALL, SMALL_SOURCE = 64, 256
-"""Pixels up to which a recipe's X-rays are made from smaller generated ones than the NIH's 1024,
-and of these: on two cores they were there after 7 s instead of 20 (one run each)."""
+"""Up to so many pixels, X-rays are made from generated ones of so many, not of the NIH's 1024."""
 
 
 class StandIn(NamedTuple):
     """Generated images in the published format of a reader.
 
-    ``name`` is their folder's name under data/, with the generator's version, because versions
-    generate different images. ``resize`` are arguments of ``data_prep.resize_folder``, which makes
-    small ones.
+    ``name`` is their folder's under data/, with the generator's version; ``resize`` are arguments
+    of ``data_prep.resize_folder``.
     """
 
     name: str
@@ -63,10 +61,7 @@ def _stand_in(recipe: Recipe) -> StandIn:
 
 
 def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path | None:
-    """The folder with the images to train on; a missing generated set is generated.
-
-    None if a custom reader brings its images.
-    """
+    """The folder with the images to train on, generated if missing; None with a custom reader."""
     folder = data_folder(recipe, data)
     if data == "auto" and folder is not None and not _is_there(folder):
         _make(recipe, folder)
@@ -99,10 +94,7 @@ def _is_there(folder: Path) -> bool:
 
 
 def _make(recipe: Recipe, folder: Path) -> None:
-    """Generate the images and their index; both resume after an interruption.
-
-    One process makes them, and the others wait: jobs of a cluster begin together.
-    """
+    """By one process, for which the others wait: jobs of a cluster begin together."""
     stand_in = _stand_in(recipe)
     source = paths.DATA / stand_in.name
     with exclusive_lock(paths.DATA, synthetic_folder.LOCK_TIMEOUT):

@@ -51,9 +51,7 @@ def steps_of_a_repeat(seconds: float) -> int:
 def median_of(values: Sequence[float]) -> tuple[float, float, float]:
     """The median, and the ends of its 95 % confidence interval, by order statistics.
 
-    The interval asks nothing of how the values scatter
-    (https://en.wikipedia.org/wiki/Order_statistic, confidence intervals of quantiles). Of six to
-    eight it is their minimum and maximum; of fewer too, which is less than 95 %.
+    Source: https://en.wikipedia.org/wiki/Order_statistic, confidence intervals of quantiles.
     """
     ordered, count = sorted(values), len(values)
     left_out, chance = 0, 0.5**count  # that so many or fewer values are below the true median
@@ -63,11 +61,7 @@ def median_of(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def another(seconds: Seconds, spent: float) -> bool:
-    """Whether to measure one more round, after this many seconds.
-
-    An interval becomes narrower with the square root of the rounds. One that ``MOST_SECONDS`` could
-    not make narrow enough is left as it is, and shown as wide.
-    """
+    """Whether to measure one more round: an interval narrows with the square root of the rounds."""
     taken = len(seconds["files"])
     each = [median_of(seconds[kind]) for kind in TRAINED]
     width = max((high - low) / middle for middle, low, high in each)

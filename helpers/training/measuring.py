@@ -96,10 +96,7 @@ def measure(run: RunState, **measurements: Callable[[int], Any]) -> None:
 def _timed(
     run: RunState, name: str, take: Callable[[int], Any], done: Mapping[str, Amount], ahead: int
 ) -> measurement_rounds.Measurement:
-    """A measurement: the mean seconds of a step, without the first; what it did is counted.
-
-    The loader's is without the batches that lie ready, ``ahead`` of them at most.
-    """
+    """The mean seconds of a step, without the first; of a loader's without the ``ahead`` ready."""
 
     def of_steps(steps: int) -> float:
         before = run.loop.notes.watch.updates()
@@ -151,14 +148,10 @@ def amount(each: Sequence[Mapping[str, Amount]], own: int, *, overflows: bool) -
 
 
 def as_record(replicas: Sequence[Seconds], images: int) -> dict[str, Any]:
-    """The record's sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, by name.
-
-    Each time all wait for the slowest replica. A tiny network's all-reduce alone may take longer
-    than a whole step, in which it overlaps with computing: then there is no ``no_allreduce``.
-    """
+    """The record's sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, by name."""
     found = {}
     for kind in replicas[0]:
         slowest = list(map(max, zip(*(each[kind] for each in replicas), strict=True)))
-        if min(slowest) > 0:
+        if min(slowest) > 0:  # a tiny network's all-reduce alone may take longer than its step
             found[kind] = sections.throughput([images / seconds for seconds in slowest])
     return found

@@ -22,10 +22,7 @@ Measure = Callable[[np.ndarray], list[float]]
 
 
 def of_epoch(targets: np.ndarray, scores: np.ndarray) -> dict[str, float]:
-    """What an epoch's row in the record says of the validation split.
-
-    The mean AUC of the findings with ``FEWEST`` positive and negative images; or top-1, and top-5
-    if there are more than ``GUESSES`` classes. NaN where there is none.
+    """The validation split's mean AUC, or top-1 and top-5; NaN where there is none.
 
     Raises:
         ValueError: the shapes do not fit, or a score is NaN or infinite.
@@ -79,9 +76,7 @@ def evaluate(
 def draws(groups: np.ndarray, sample: Any) -> Iterator[np.ndarray]:
     """How often each image is drawn, ``RESAMPLES`` times; ``sample`` is updated by what was drawn.
 
-    From the generator's raw numbers, which NumPy promises never to change; what it makes of them
-    (``integers``, ``choice``) may differ between versions. Taking the remainder favours no group
-    by more than one in 10^14.
+    From the generator's raw numbers, which NumPy promises never to change.
     """
     count = int(groups.max()) + 1
     for chosen in np.random.PCG64(0).random_raw((RESAMPLES, count)) % count:
@@ -101,10 +96,9 @@ def _measured(targets: np.ndarray, scores: np.ndarray) -> tuple[Task, Measure]:
 
 
 def _auc(labels: np.ndarray, scores: np.ndarray) -> Measure:
-    """The share of pairs, a positive and a negative, in which the positive has the higher score.
+    """The share of pairs, a positive and a negative, in which the positive scores higher.
 
-    Ties count one half. ``roc_auc_score`` gives the same with ``sample_weight``, but takes 2 ms to
-    check its arguments, in each of 2,800 calls.
+    ``roc_auc_score`` gives the same, but takes 2 ms to check its arguments, 2,800 times.
     """
     levels = [np.unique(column, return_inverse=True)[1] for column in scores.T]
     counted = _in_mean(labels)
@@ -123,11 +117,7 @@ def _auc(labels: np.ndarray, scores: np.ndarray) -> Measure:
 
 
 def _accuracy(targets: np.ndarray, scores: np.ndarray) -> Measure:
-    """Whether the right class has the highest score, or one of the highest, of which it is a share.
-
-    Among equal scores the last class is first, as in scikit-learn's ``top_k_accuracy_score``, which
-    cannot say which images it counts.
-    """
+    """By the highest scores; of equal ones the last class is first, as in scikit-learn."""
     ranked = np.argsort(scores, axis=1, kind="stable")[:, ::-1][:, :GUESSES]
     named, classes = ranked == targets[:, None], scores.shape[1]
 
@@ -149,8 +139,7 @@ def _in_mean(labels: np.ndarray) -> np.ndarray:
 def _with_ends(value: Sequence[float], groups: int, *, exact: bool) -> tuple[float, float, float]:
     """A value and its interval, which is NaN for a single group.
 
-    Of all images right, or none, the draws cannot differ. Then it is the ``exact`` binomial
-    interval of so many groups (Clopper and Pearson 1934).
+    With ``exact``, of all images right or none, the binomial one (Clopper and Pearson 1934).
     """
     middle, low, high = map(float, value)
     if groups < 2:

@@ -102,10 +102,7 @@ def check(
 def _walked(
     run: RunState, of: Functions, trial: training_loop.Trial
 ) -> tuple[float, Mapping[str, Any], np.ndarray]:
-    """Take a trial's steps with the shallow network, by the notebook's functions.
-
-    Their loss, the weights after them, and the logits of an evaluation.
-    """
+    """A trial's loss with the shallow network, and the weights and logits after its steps."""
     rule = trial.rule
     with run.recipe.varied(
         optimizer="adam" if rule.name == "adam" else "sgd",
@@ -166,10 +163,7 @@ def _on_all_devices(run: RunState, of: Functions, exact: Any, framework: Any) ->
 
 
 def _over_all(run: RunState) -> Any:
-    """The framework's functions, over the devices of all processes if there are several.
-
-    The same gradients are computed once: a compiler may take long for them.
-    """
+    """The framework's functions over the devices of all processes; equal gradients only once."""
     framework, one_process = run.framework, run.loop.processes == 1
     known: dict[tuple[int, bytes, int], tuple[Any, Any]] = {}
 
@@ -267,11 +261,7 @@ def _pixels(run: RunState, split: Split, seen: np.ndarray | None, numbers: Seque
 
 
 def _splits(run: RunState) -> tuple[Split, Split, Split]:
-    """Some images to train on, black ones that fill whole batches, and some to evaluate.
-
-    The first and the last fill no whole number of batches, if they can help it, and devices have
-    unequal numbers of the last: what is left over is what is mistaken.
-    """
+    """Some images to train on, black ones that fill whole batches, and some to evaluate."""
     batch, world = run.setup.recipe.global_batch_size, run.setup.replicas
     most = max(MOST, 3 * batch)
     train = _few(run.train_split, most, batch, batch)

@@ -1,7 +1,4 @@
-"""What the notebook's process shows and records, also of what its replicas tell it.
-
-Each function that ``run.tell`` is given takes the run first. A run ends with its chart and report.
-"""
+"""What the notebook's process shows and records, also of what its replicas tell it."""
 
 from __future__ import annotations
 

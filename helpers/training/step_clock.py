@@ -20,10 +20,8 @@ TELL_SECONDS = 1.0
 class StepClock:
     """Entered around one epoch's loop, which calls :meth:`arrived` and :meth:`queued` in turn.
 
-    Args:
-        completion: the framework module's ``queued``.
-        report: gets the number of steps done, at the start and every ``TELL_SECONDS`` or later,
-            when a run also gives a sign of life.
+    ``completion`` is the framework module's ``queued``; ``report`` gets the number of steps done,
+    at the start and every ``TELL_SECONDS`` or later.
     """
 
     def __init__(

@@ -41,10 +41,7 @@ def own_length(part: Any) -> int:
 
 
 def kept(part: Any) -> Any:
-    """Keep such an array as it is now, without waiting for a device.
-
-    A copy, because its loader may fill it again; but JAX's and TensorFlow's arrays never change.
-    """
+    """Keep such an array as it is now, not waiting for a device: its loader may fill it again."""
     changes = isinstance(part, np.ndarray) or hasattr(part, "asnumpy") or hasattr(part, "is_cuda")
     return np.array(in_memory(part)) if changes else part
 
@@ -95,10 +92,7 @@ class Batches:
     def compared(
         self, split: Split, *, filled: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The numbers of all images; which are in the split; which of these have other labels.
-
-        Batches may be ``filled`` up to their size.
-        """
+        """The numbers of all images; which are in the split; which of these have other labels."""
         numbers = joined([np.zeros(0, int), *self._numbers]).astype(np.int64)
         labels = joined([split.targets[:0], *self._targets])
         if filled:
@@ -244,10 +238,7 @@ class EvaluationNotes(Batches):
 
 
 class Watching(StepClock):
-    """The clock of a loop over batches, and notes on these by the phase in which this is made.
-
-    Nothing waits for a device. ``images`` came where no notes are taken.
-    """
+    """The clock of a loop over batches, and notes on these by the phase in which this is made."""
 
     def __init__(self, loop: Any) -> None:
         run, phase = loop.run, loop.phase_now
