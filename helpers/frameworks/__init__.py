@@ -11,30 +11,26 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """A notebook and the kernel that it runs in."""
+    """A notebook and the kernel that it runs in.
+
+    ``name`` is the label in tables and charts, ``framework`` the name in records. A text says why
+    the notebook does not span nodes, needs a launcher's processes on one machine too, cannot
+    execute its steps operation by operation, or cannot compile them; else it is empty.
+    """
 
     name: str
-    """As tables and charts have it: the framework, and which notebook where it has several."""
     framework: str
-    """As its module and its records name it."""
     module: str
-    """``helpers.frameworks.<module>``."""
     kernel: str
-    """The environment that its notebook runs in."""
     notebook: str
-    """In ``notebooks/``, without ``.ipynb``."""
     one_node_only: str = ""
-    """Why its notebook does not span several nodes; empty if it does."""
     many_nodes_only: bool = False
     """Whether it is run only where several nodes are asked for, or it is asked for by name."""
     rank_a_device: bool = False
     """Whether over several nodes each device has a process of its own; else each node has one."""
     ranks_only: str = ""
-    """Why its notebook needs processes that a launcher starts on one machine too; else empty."""
     never_eager: str = ""
-    """Why its steps cannot be executed operation by operation; empty if they can."""
     never_compiled: str = ""
-    """Why its steps cannot be compiled; empty if they can."""
     optional: bool = False
     """Whether it is run only where its kernel is asked for by name, as only then that is made."""
 
@@ -59,14 +55,7 @@ _HOROVOD: dict[str, Any] = {
 }
 
 ROWS = (
-    Row(
-        "PyTorch",
-        "PyTorch",
-        "pytorch",
-        "pytorch",
-        "PyTorch_MultiGPU",
-        rank_a_device=True,
-    ),
+    Row("PyTorch", "PyTorch", "pytorch", "pytorch", "PyTorch_MultiGPU", rank_a_device=True),
     Row(
         "PyTorch DataParallel",
         "PyTorch",

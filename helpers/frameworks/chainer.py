@@ -8,7 +8,6 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
@@ -34,9 +33,6 @@ Model: TypeAlias = chainer.Chain
 _LinkMeta: Any = type(chainer.Link)
 _LinkMeta.__module__, _LinkMeta.__qualname__ = __name__, "_LinkMeta"
 _LinkMeta.__name__ = "_LinkMeta"
-
-WORKSPACE = 512 * 2**20
-"""Bytes a convolution of cuDNN may take for its work. CuPy's 8 MiB rule out most algorithms."""
 
 SKIPPED = {
     "bf16": "Chainer has no bfloat16",
@@ -65,8 +61,8 @@ def configure(precision: str, kind: str) -> None:
     # A worker that fails ends the iterator's thread, and the iterator would wait for ever.
     warnings.simplefilter("error", MultiprocessIterator.TimeoutWarning)
     warnings.filterwarnings("ignore", "Transfer between @cupy devices", FutureWarning)
-    chainer.global_config.autotune = True  # cuDNN finds its fastest algorithm for each layer,
-    cuda.set_max_workspace_size(WORKSPACE)  # of those that make do with so much memory
+    chainer.global_config.autotune = True  # cuDNN finds its fastest algorithm for each layer
+    cuda.set_max_workspace_size(512 * 2**20)  # CuPy's 8 MiB rule out most algorithms
     chainer.global_config.cudnn_fast_batch_normalization = True  # cuDNN's persistent kernels
     if kind == "cpu":  # where NumPy's arrays come from the C library, each time anew
         libraries.keep_freed()
@@ -92,6 +88,7 @@ def queued(device: Device) -> Callable[[], None] | None:
 
 def watch(replica: Any) -> Watch:
     optimizer = replica.optimizer
+    rate = "alpha" if hasattr(optimizer, "alpha") else "lr"
 
     def seen() -> Seen:
         held = [each for _, each in _trained(replica.network) if each.update_rule.enabled]
@@ -106,7 +103,6 @@ def watch(replica: Any) -> Watch:
             sum(getattr(hook, "rate", 0.0) for hook in (*hooks.values(), *own.values()))
             for own in (rule._hookable._pre_update_hooks for rule in rules)
         ]
-        rate = "alpha" if hasattr(optimizer, "alpha") else "lr"
         first = getattr(optimizer, rate)
         found["rate factor"] = [
             getattr(rule.hyperparam, rate) / first if first else 1.0 for rule in rules
@@ -130,7 +126,7 @@ def watch(replica: Any) -> Watch:
     def held() -> list[np.ndarray]:
         return [cuda.to_cpu([*_trained(replica.network)][-1][1].array)]
 
-    return Watch(partial(_learning_rate, optimizer), lambda: int(optimizer.t), seen, held)
+    return Watch(lambda: float(getattr(optimizer, rate)), lambda: int(optimizer.t), seen, held)
 
 
 _CONSTANTS = {"beta 1": "beta1", "beta 2": "beta2", "momentum": "momentum"}
@@ -230,10 +226,6 @@ def _trained(model: Model) -> Iterator[tuple[str, chainer.Parameter]]:
 
 def _dtype_of(model: Model) -> np.dtype:
     return next(model.params()).dtype
-
-
-def _learning_rate(optimizer: Any) -> float:
-    return float(optimizer.alpha if hasattr(optimizer, "alpha") else optimizer.lr)
 
 
 def _held(model: Model) -> Iterator[tuple[str, Any]]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import Any
 
 import chainer
 import chainermn
@@ -15,7 +14,9 @@ from helpers.frameworks.chainer import _dtype_of, _MeanLoss, _trained
 
 
 def versions() -> dict[str, str]:
-    mpi = " ".join(_mpi().Get_library_version().split()[:3]).replace("Version: ", "")
+    from mpi4py import MPI  # joins MPI, which the server of forked processes must not do
+
+    mpi = " ".join(MPI.Get_library_version().split()[:3]).replace("Version: ", "")
     return alone.versions() | {"mpi": mpi, "mpi4py": version("mpi4py")}
 
 
@@ -51,12 +52,7 @@ def apart(function: Callable[[], Found], devices: Sequence[Device]) -> Found:
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    longest: float = _mpi().COMM_WORLD.allreduce(seconds, _mpi().MAX)
-    return longest
-
-
-def _mpi() -> Any:
-    """Importing it joins MPI, which the server of forked processes must not do."""
     from mpi4py import MPI
 
-    return MPI
+    longest: float = MPI.COMM_WORLD.allreduce(seconds, MPI.MAX)
+    return longest

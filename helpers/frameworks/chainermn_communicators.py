@@ -46,15 +46,13 @@ class OverGrid(NaiveCommunicator):
                 each.grad = np.zeros_like(each.data)
         types = sorted(parameters, key=lambda each: str(each.grad.dtype))  # the rest as it was
         for _, group in groupby(types, key=lambda each: str(each.grad.dtype)):
-            self._mean_of([each.grad for each in group])
-
-    def _mean_of(self, gradients: list[np.ndarray]) -> None:
-        dtype = np.promote_types(gradients[0].dtype, np.float32)
-        ends = np.cumsum([each.size for each in gradients])
-        buffer = self.grid.memory(int(ends[-1]), dtype)
-        places = np.split(buffer, ends[:-1])
-        for place, each in zip(places, gradients, strict=True):
-            place[:] = each.reshape(-1)
-        methods.METHODS[self.name](self.grid, buffer, mean=True)
-        for place, each in zip(places, gradients, strict=True):
-            each[...] = place.reshape(each.shape)
+            gradients = [each.grad for each in group]
+            dtype = np.promote_types(gradients[0].dtype, np.float32)
+            ends = np.cumsum([each.size for each in gradients])
+            buffer = self.grid.memory(int(ends[-1]), dtype)
+            places = np.split(buffer, ends[:-1])
+            for place, each in zip(places, gradients, strict=True):
+                place[:] = each.reshape(-1)
+            methods.METHODS[self.name](self.grid, buffer, mean=True)
+            for place, each in zip(places, gradients, strict=True):
+                each[...] = place.reshape(each.shape)

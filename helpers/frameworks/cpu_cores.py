@@ -39,7 +39,7 @@ def siblings(core: int) -> set[int]:
 
 
 def machine() -> list[tuple[int, ...]]:
-    """The physical cores that this process could use at first, each its threads; of 1.5 CPUs one."""
+    """The physical cores that this process could use at first, as threads; of 1.5 CPUs one core."""
     allowed, most = _at_first()
     cores = {tuple(sorted(({core} | siblings(core)) & allowed)) for core in allowed}
     return sorted(cores)[:most]

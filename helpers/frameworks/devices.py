@@ -160,7 +160,14 @@ def resolve(requested: int | str = "auto", cores_per_device: int | str = "auto")
     if count is None:
         count = len(found) or min(CPU_DEVICES, len(cpu_cores.machine()))
     if not found:
-        return _on_cpu(count, cores_per_device)
+        names = tuple(f"CPU device {number}" for number in range(count))
+        if cores_per_device != cpu_cores.SHARED:
+            return Devices("cpu", names, cpu_cores.divided(count, check_cores(cores_per_device)))
+        if count > (most := max(FEW_SHARING, A_CORE * core_count())):
+            raise UserError(
+                f"devices {count}: they would share {core_count()} cores; give {most} at most"
+            )
+        return Devices("cpu", names)
     if count > len(found):
         raise UserError(
             f"devices {count}: this process sees {len(found)} GPU(s); give {len(found)} at most "
@@ -169,17 +176,6 @@ def resolve(requested: int | str = "auto", cores_per_device: int | str = "auto")
     if why := why_not_here(found[:count]):
         raise UnsupportedError(why)
     return Devices("gpu", tuple(gpu.name for gpu in found[:count]))
-
-
-def _on_cpu(count: int, cores_per_device: int | str) -> Devices:
-    names = tuple(f"CPU device {number}" for number in range(count))
-    if cores_per_device != cpu_cores.SHARED:
-        return Devices("cpu", names, cpu_cores.divided(count, check_cores(cores_per_device)))
-    if count > (most := max(FEW_SHARING, A_CORE * core_count())):
-        raise UserError(
-            f"devices {count}: they would share {core_count()} cores; give {most} at most"
-        )
-    return Devices("cpu", names)
 
 
 def check_cores(cores_per_device: int | str) -> int | None:

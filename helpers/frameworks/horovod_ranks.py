@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import TypeAlias
 
 import numpy as np
 
@@ -15,13 +14,11 @@ from helpers.frameworks import rank_info, weight_layout
 # isort: split
 import tensorflow as tf
 
-from helpers.frameworks.tensorflow import Model, _as_tensor, _trained
+from helpers.frameworks.tensorflow import Device, Model, _as_tensor, _trained
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "pkg_resources is deprecated")
     import horovod.tensorflow as hvd
-
-Device: TypeAlias = str
 
 
 def versions() -> dict[str, str]:

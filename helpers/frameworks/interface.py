@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 Device: TypeAlias = Any
-"""A framework's handle for a device; each module has its own type."""
 Model: TypeAlias = Any
-"""A framework's network; each module has its own type."""
+"""A framework's handle for a device, and its network; each module has its own types."""
 BuildModel: TypeAlias = Callable[[Mapping[str, np.ndarray]], Any]
 """Makes a network with these initial weights."""
 Found = TypeVar("Found")
@@ -189,7 +188,7 @@ class Optional(Protocol):
         """Call a function in another process if the devices are GPUs, which must not start here."""
 
     def watched(self, batches: Iterable[Any], watching: Any) -> Any:
-        """Batches for the framework's function; ``watching`` is entered now, and left after them."""
+        """Batches for the framework's function; ``watching`` is entered now and left at its end."""
 
     def make_current(self, device: Device, threads: int | None) -> None:
         """Let a rank's process compute on this device, and on a CPU with this number of threads."""

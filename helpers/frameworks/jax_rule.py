@@ -27,8 +27,12 @@ def rates(rule: optax.GradientTransformation, like: Any, first: int) -> Iterator
     """The rates of the steps from ``first`` on: how far a step goes with a first gradient of 1."""
 
     def rate(step: jax.Array) -> jax.Array:
+        def moved(one: Any) -> Any:  # a schedule has come to the step
+            return one._replace(count=step) if isinstance(one, optax.ScaleByScheduleState) else one
+
         zeros = _all(like, 0.0)
-        change, _ = rule.update(_all(like, 1.0), _at(rule.init(zeros), step), zeros)
+        state = jax.tree.map(moved, rule.init(zeros), is_leaf=lambda one: hasattr(one, "_fields"))
+        change, _ = rule.update(_all(like, 1.0), state, zeros)
         return -jax.tree.leaves(change)[0]
 
     while True:
@@ -84,15 +88,6 @@ def constants(rule: optax.GradientTransformation, like: Any) -> tuple[str, dict[
 
 def _all(like: Any, value: Any) -> Any:
     return jax.tree.map(lambda each: jnp.asarray(value, jnp.float64), like)
-
-
-def _at(state: Any, step: jax.Array) -> Any:
-    """A rule's state in which its schedules have come to a step."""
-
-    def moved(part: Any) -> Any:
-        return part._replace(count=step) if isinstance(part, optax.ScaleByScheduleState) else part
-
-    return jax.tree.map(moved, state, is_leaf=lambda part: hasattr(part, "_fields"))
 
 
 def _columns(tree: Any) -> np.ndarray:

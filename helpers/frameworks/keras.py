@@ -164,16 +164,14 @@ def dump_optimizer(replica: Any) -> dict[str, np.ndarray]:
     return {number: np.array(array) for number, array in found.items()}
 
 
-def _rate(optimizer: Any) -> float:
-    """A schedule's of the last step; the optimiser has counted on."""
-    rate = optimizer._learning_rate
-    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-        rate = rate(keras.ops.maximum(optimizer.iterations - 1, 0))
-    return float(keras.ops.convert_to_numpy(rate))
-
-
 def watch(replica: Any) -> Watch:
     optimizer = replica.optimizer
+
+    def rate() -> float:
+        found = optimizer._learning_rate
+        if isinstance(found, keras.optimizers.schedules.LearningRateSchedule):
+            found = found(keras.ops.maximum(optimizer.iterations - 1, 0))  # it has counted on
+        return float(keras.ops.convert_to_numpy(found))
 
     def seen() -> Seen:
         found = {
@@ -195,7 +193,7 @@ def watch(replica: Any) -> Watch:
         )
 
     return Watch(
-        partial(_rate, optimizer),
+        rate,
         lambda: int(optimizer.iterations.numpy()),
         seen,
         lambda: backend._copies([*backend._trained(replica.network).values()][-1].value),

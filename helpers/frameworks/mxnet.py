@@ -34,10 +34,6 @@ SKIPPED = {
     ),
 }
 
-SCRATCH = 512
-"""Buffers that operations on CPUs compute in, for all devices together: ``MXNET_CPU_TEMP_COPY``.
-MXNet's own 4 let no two devices train at the same time (docs/speed.md)."""
-
 
 def versions() -> dict[str, str]:
     return {"mxnet": mx.__version__, "numpy": np.__version__} | libraries.nvidia()
@@ -52,7 +48,8 @@ def configure(precision: str, kind: str) -> None:
     libraries.check_precision(precision, kind, SKIPPED)
     libraries.allow_tf32(precision != "fp32")
     if kind == "cpu":  # read when MXNet computes for the first time
-        os.environ.setdefault("MXNET_CPU_TEMP_COPY", str(SCRATCH))
+        # Its own 4 buffers of operations let no two devices train at once (docs/speed.md).
+        os.environ.setdefault("MXNET_CPU_TEMP_COPY", "512")
     if mxnet_ranks.kind() == mxnet_ranks.KIND:
         mxnet_ranks.register()
 

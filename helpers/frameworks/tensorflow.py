@@ -16,13 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from helpers.frameworks import (
-    cpu_cores,
-    libraries,
-    rank_info,
-    tensorflow_ranks,
-    weight_layout,
-)
+from helpers.frameworks import cpu_cores, libraries, rank_info, tensorflow_ranks, weight_layout
 from helpers.frameworks.interface import BuildModel, Seen, Watch
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only

@@ -88,7 +88,20 @@ def called(recipe: Recipe, folder: Path | None) -> str:
 
 def _opened(recipe: Recipe, folder: Path | None) -> CatalogReader:
     if recipe.reader == OWN:
-        reader: CatalogReader = _own(recipe, folder)
+        where = recipe.own[custom_code.READER]
+        name, given = where.rpartition(":")[2], () if folder is None else (folder,)
+        said = f"{name}({'folder' * len(given)})"
+        with custom_code.report_errors(recipe, custom_code.READER, said):
+            own: Reader = custom_code.load(recipe, custom_code.READER)(*given)
+            data_prep.check_reader(own, where)
+        try:
+            cloudpickle.dumps(own)
+        except Exception as error:
+            raise UserError(
+                f"{where}: cannot be sent to the worker processes ({error}): "
+                "open files in read, not before"
+            ) from error
+        reader: CatalogReader = OwnImages(recipe, own)
     else:
         assert folder is not None
         options = {OF_DATA_PREP.get(key, key): value for key, value in recipe.options.items()}
@@ -97,23 +110,6 @@ def _opened(recipe: Recipe, folder: Path | None) -> CatalogReader:
         where = called(recipe, None if recipe.reader == OWN else folder)
         raise UserError(f"{where}: a finding is called '{min(taken)}': give it another name")
     return reader
-
-
-def _own(recipe: Recipe, folder: Path | None) -> OwnImages:
-    where = recipe.own[custom_code.READER]
-    name, given = where.rpartition(":")[2], () if folder is None else (folder,)
-    said = f"{name}({'folder' * len(given)})"
-    with custom_code.report_errors(recipe, custom_code.READER, said):
-        reader: Reader = custom_code.load(recipe, custom_code.READER)(*given)
-        data_prep.check_reader(reader, where)
-    try:
-        cloudpickle.dumps(reader)
-    except Exception as error:
-        raise UserError(
-            f"{where}: cannot be sent to the worker processes ({error}): "
-            "open files in read, not before"
-        ) from error
-    return OwnImages(recipe, reader)
 
 
 def _changed(folder: Path | None) -> int:

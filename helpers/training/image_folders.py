@@ -71,7 +71,11 @@ def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path | None:
 def data_folder(recipe: Recipe, data: str | Path = "auto") -> Path | None:
     """The folder :func:`prepare_data` gives, whether its images are there yet or not."""
     if data != "auto":
-        return _given_folder(data, recipe)
+        for folder in (Path(data), paths.ROOT / data):
+            if folder.exists():
+                return folder.resolve()
+        right = "a label file and images/" if recipe.reader == "nih" else "the images"
+        raise UserError(f"data folder '{data}' does not exist: name one with {right}")
     if recipe.reader == OWN:
         return None
     if recipe.name != "demo" and recipe.reader in REAL:
@@ -107,12 +111,3 @@ def _make(recipe: Recipe, folder: Path) -> None:
             print(f"Resizing them to {size} px in {folder}, once", flush=True)
             how = {**stand_in.resize, "size": size, "channels": recipe.planes}
             data_prep.resize_folder(source, folder, **how)
-
-
-def _given_folder(data: str | Path, recipe: Recipe) -> Path:
-    """The folder or archive that the user named, relative to this folder or the checkout."""
-    for folder in (Path(data), paths.ROOT / data):
-        if folder.exists():
-            return folder.resolve()
-    right = "a label file and images/" if recipe.reader == "nih" else "the images"
-    raise UserError(f"data folder '{data}' does not exist: name one with {right}")

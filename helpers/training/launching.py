@@ -42,6 +42,12 @@ def launch(run: RunState, main: Callable[[int, int], Any]) -> Any:
     run.launched = True
     begin_training(run)
     here, world = rank_info.here(), run.setup.replicas
+    # The source lines of cells are in no file that another process could read.
+    cells = {
+        name: (entry[0], None, *entry[2:])
+        for name, entry in linecache.cache.items()
+        if len(entry) == 4 and not Path(name).exists()
+    }
 
     def heard(message: tuple[Callable[..., None], tuple[Any, ...]]) -> None:
         message[0](run, *message[1])  # what rank 0 asked for by run.tell
@@ -51,7 +57,7 @@ def launch(run: RunState, main: Callable[[int, int], Any]) -> Any:
             found = main(here.rank, here.ranks)
         else:
             with run.framework.rendezvous() as environment:
-                started = partial(_replica, run, main, world, _cells())
+                started = partial(_replica, run, main, world, cells)
                 found = replicas.run(started, world, heard=heard, environment=environment)[0]
     samplers.stop(run.monitor)
     return found
@@ -82,7 +88,6 @@ def begin_training(run: RunState) -> None:
 def _replica(
     run: RunState, main: Callable[[int, int], Any], world: int, cells: dict[str, Any], rank: int
 ) -> Any:
-    """In the new process of a rank."""
     linecache.cache.update(cells)  # a traceback shows the notebook's lines
     run.rank = rank
     sys.stdout = _Lines("" if rank == 0 else f"rank {rank}: ")
@@ -107,15 +112,6 @@ class _Lines(io.TextIOBase):
         text, self._text = self._text, ""
         if text:
             replicas.tell((showing.say, (self._before + text,)))
-
-
-def _cells() -> dict[str, Any]:
-    """The source lines of cells, which are in no file that another process could read."""
-    return {
-        name: (entry[0], None, *entry[2:])
-        for name, entry in linecache.cache.items()
-        if len(entry) == 4 and not Path(name).exists()
-    }
 
 
 @contextmanager

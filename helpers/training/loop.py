@@ -18,14 +18,7 @@ from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.fairness.observed import Observed, first_batches
 from helpers.networks import weights
 from helpers.record import run_identity, sections
-from helpers.training import (
-    checkpoint,
-    image_data,
-    launching,
-    metrics,
-    notebook_recipe,
-    showing,
-)
+from helpers.training import checkpoint, image_data, launching, metrics, notebook_recipe, showing
 from helpers.training.image_data import Data
 from helpers.training.run_state import RunState
 from helpers.training.training_notes import EvaluationNotes, TrainingNotes, Watching
@@ -244,27 +237,21 @@ class Loop:
         self.updated(checks)
         run.tell(showing.table, FairnessCheck(tuple(checks)).table())
         run.tell(showing.add, "epochs", self.history)
-        run.tell(showing.add, "training", self._as_record())
-        run.tell(showing.add, "checkpoint", run.start.as_record())
-        run.tell(showing.trained, self.history, self._held())
-
-    def _as_record(self) -> dict[str, Any]:
-        """The record's section ``training``."""
-        said = sections.training(self.history, self.first_step, self.run.start.epoch)
-        said["execution"] = self._observed[0].seen.execution
-        said["first_batches"] = first_batches(self._observed)
+        training = sections.training(self.history, self.first_step, run.start.epoch)
+        training["execution"] = self._observed[0].seen.execution
+        training["first_batches"] = first_batches(self._observed)
         if steps := self._step_seconds:
             extremes = {"minimum": min(steps), "maximum": max(steps)}
-            said["step_seconds"] = {"median": median(steps), **extremes}
-        return said
-
-    def _held(self) -> int | None:
-        """The most bytes that a device held in training; None if the driver tells of a GPU."""
-        if self.run.on_gpu:
+            training["step_seconds"] = {"median": median(steps), **extremes}
+        run.tell(showing.add, "training", training)
+        run.tell(showing.add, "checkpoint", run.start.as_record())
+        if run.on_gpu:  # of which the driver tells where no pool does
             pooled = (each.pooled for each in self._observed if each.pooled is not None)
-            return max(pooled, default=None)
-        most: int = max(each.resident for each in self._observed)
-        return most * len(self._observed) // self.run.setup.replicas
+            held = max(pooled, default=None)
+        else:
+            most = max(each.resident for each in self._observed)
+            held = most * len(self._observed) // run.setup.replicas
+        run.tell(showing.trained, self.history, held)
 
     def _of_each_device(self, replica: Any) -> np.ndarray:
         """Every device's logits for one batch of noise, (devices, images, outputs)."""

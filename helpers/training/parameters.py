@@ -93,8 +93,7 @@ def resolve(
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
-    docs/notebooks.md describes the parameters. ``framework`` is the module that is to train, if one
-    is; ``nodes`` and ``simulated_nodes`` are as the launcher of the run's ranks has them.
+    docs/notebooks.md describes the parameters; ``framework`` is the module that is to train.
 
     Raises:
         UserError, data_prep.DataError: what was asked for cannot be had, or has a mistake.

@@ -65,7 +65,10 @@ class RunState:
     def __init__(self, framework: ModuleType, names: Mapping[str, Any], values: Any) -> None:
         notebook = this_notebook.find(values)
         self.framework, self.names, here = framework, names, rank_info.here()
-        self.given = _given(values)
+        if not isinstance(resume := values.get("resume", False), bool):
+            raise UserError(f"resume is {resume!r}: give True or False")
+        self.given = {name: values.get(name, default) for name, default in PARAMETERS.items()}
+        self.given["resume"] = resume
         self.setup = setup = _set_up(framework, notebook.stem, self.given)
         kind = setup.devices.kind
         self.devices = self.own_devices = tuple(framework.list_devices(kind, setup.devices.count))
@@ -146,14 +149,6 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     if rank_info.here() is None and row is not None and row.rank_a_device:
         replicas.warm_up()
     return run
-
-
-def _given(names: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters in a notebook's ``globals()``, and the defaults of those it does not set."""
-    if not isinstance(resume := names.get("resume", False), bool):
-        raise UserError(f"resume is {resume!r}: give True or False")
-    known = {name: names.get(name, default) for name, default in PARAMETERS.items()}
-    return known | {"resume": resume}
 
 
 def _set_up(framework: ModuleType, notebook: str, given: Mapping[str, Any]) -> Setup:

@@ -64,8 +64,7 @@ def parts_of(batch: Any) -> tuple[Any, Any, Any]:
             "run.watch: a batch must be pixels, targets and the images' numbers; let the dataset "
             "return all three"
         )
-    pixels, targets, numbers = batch
-    return pixels, targets, numbers
+    return batch[0], batch[1], batch[2]
 
 
 def joined(parts: Iterable[Any]) -> np.ndarray:
