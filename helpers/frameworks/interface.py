@@ -83,11 +83,7 @@ class Framework(Protocol):
         """Versions of the framework and of the libraries its speed depends on."""
 
     def list_devices(self, kind: str, count: int) -> list[Device]:
-        """Handles for ``count`` devices, ``gpu`` or ``cpu``, before anything else is called.
-
-        Raises:
-            UserError: the devices cannot be had.
-        """
+        """Handles for ``count`` devices, ``gpu`` or ``cpu``, before anything else is called."""
 
     def configure(self, precision: str, kind: str) -> None:
         """Set the process up for a precision, and for speed; the notebook decides what is cast.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.recipe import Recipe, ScaledRecipe
+from helpers.recipe import Recipe
 from helpers.training.image_data import Data
 
 
@@ -49,18 +49,6 @@ class NotebookRecipe(Recipe):
             yield
         finally:
             vars(self).update(before)
-
-
-def of(scaled: ScaledRecipe, images: Data) -> NotebookRecipe:
-    """A recipe that is scaled to all devices, for these images."""
-    recipe = scaled.recipe
-    return NotebookRecipe(
-        **vars(recipe),
-        outputs=len(images.classes),
-        steps=scaled.steps(len(images.train)),
-        betas=recipe.adam_betas,
-        epsilon=recipe.adam_epsilon,
-    )
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,14 @@ class RunState:
         self.held: int | None = None
         self.other_arrays: Mapping[str, np.ndarray] | None = None
         with rank_info.first_rank_first():
-            self.images = image_data.load_data(setup.recipe.recipe, setup.data)
-        self.recipe = notebook_recipe.of(setup.recipe, self.images)
+            self.images = image_data.load_data(recipe := setup.recipe.recipe, setup.data)
+        self.recipe = notebook_recipe.NotebookRecipe(
+            **vars(recipe),
+            outputs=len(self.images.classes),
+            steps=setup.recipe.steps(len(self.images.train)),
+            betas=recipe.adam_betas,
+            epsilon=recipe.adam_epsilon,
+        )
         self.train_split = notebook_recipe.split(self.images, "train")
         self.valid_split = notebook_recipe.split(self.images, "valid")
         self.test_split = notebook_recipe.split(self.images, "test")
