@@ -89,9 +89,9 @@ def diagnose(recording: Recording) -> list[Diagnosis]:
         by_phase.setdefault(row["phase"], []).append(row)
     if len(by_phase) > 1:
         del by_phase[WHOLE]
-    repeats: dict[str, list[stats.Span]] = {WHOLE: [(0.0, recording.end)]}
-    for mark in recording.marks:
-        repeats.setdefault(mark.name, []).append((mark.start, mark.end))
+    repeats: dict[str, list[stats.Stretch]] = {WHOLE: [(0.0, recording.end)]}
+    for span in recording.spans:
+        repeats.setdefault(span.name, []).append((span.start, span.end))
     found = []
     for name, own in by_phase.items():
         if phase := phase_of(recording, repeats[name], own):
@@ -104,13 +104,13 @@ def diagnose(recording: Recording) -> list[Diagnosis]:
 class Phase:
     """One phase.
 
-    spans: its repeats, joined where they touch. starts: of the repeats, in order. gpus, hosts: the
-    rows of those that took part, without the metrics measured in less than ``MEASURED`` of the
+    stretches: its repeats, joined where they touch. starts: of the repeats, in order. gpus, hosts:
+    the rows of those that took part, without the metrics measured in less than ``MEASURED`` of the
     phase.
     """
 
     recording: Recording
-    spans: Sequence[stats.Span]
+    stretches: Sequence[stats.Stretch]
     starts: Sequence[float]
     weights: stats.Weights
     seconds: float
@@ -138,16 +138,16 @@ class Phase:
 
 
 def phase_of(
-    recording: Recording, marked: Sequence[stats.Span], rows: Sequence[Row]
+    recording: Recording, marked: Sequence[stats.Stretch], rows: Sequence[Row]
 ) -> Phase | None:
     """What is known of a phase, unless it is too short; rows: those that the summary has of it."""
-    spans = stats.union(marked)
-    seconds = sum(end - start for start, end in spans)
+    stretches = stats.union(marked)
+    seconds = sum(end - start for start, end in stretches)
     stretch = max(LEAST_STRETCH, FEW * recording.step)
-    if seconds < LEAST_SECONDS or seconds / len(spans) < stretch:
+    if seconds < LEAST_SECONDS or seconds / len(stretches) < stretch:
         return None
-    weights = stats.weights(recording.times, recording.end, spans)
-    phase = Phase(recording, spans, sorted(start for start, _ in marked), weights, seconds)
+    weights = stats.weights(recording.times, recording.end, stretches)
+    phase = Phase(recording, stretches, sorted(start for start, _ in marked), weights, seconds)
     devices = {device["name"]: device for device in recording.devices}
     gpus = [row for row in rows if devices.get(row["device"], {}).get("kind") == "gpu"]
     sure = []
@@ -182,7 +182,7 @@ def idle_pauses(phase: Phase, device: str) -> tuple[float, int]:
     edges = np.append(phase.recording.times, phase.recording.end)
     idle = counted = 0.0
     count = 0
-    for start, end in phase.spans:
+    for start, end in phase.stretches:
         begun = resting = False
         following = bisect_right(phase.starts, start)
         for place, seconds in zip(*stats.inside(edges, [(start, end)]), strict=True):

@@ -43,10 +43,10 @@ def _write_csv(recording: Recording, path: Path) -> None:
             f"cannot export {recording.prefix}: it begins {start} s after 1970, which is not a date"
         ) from None
     phase = np.full(len(table), "", dtype=object)
-    for mark in recording.marks:
-        if mark.depth == 0:
-            first, last = np.searchsorted(recording.times, [mark.start, mark.end])
-            phase[first:last] = mark.name
+    for span in recording.spans:
+        if span.depth == 0:
+            first, last = np.searchsorted(recording.times, [span.start, span.end])
+            phase[first:last] = span.name
     table.insert(0, "wall time", wall.strftime("%Y-%m-%d %H:%M:%S.%f+00:00"))
     table.insert(1, "phase", phase)
     table.to_csv(path, float_format="%.9g", lineterminator="\n")
@@ -64,18 +64,18 @@ def _write_chrome(recording: Recording, path: Path) -> None:
 def _slices(recording: Recording) -> Iterator[dict[str, Any]]:
     """A slice each; on one row of a process only those that nest, as the format wants it."""
     rows: dict[int, list[list[float]]] = {}
-    for mark in recording.marks:
-        process = mark.process if isinstance(mark.process, int) else 0
+    for span in recording.spans:
+        process = span.process if isinstance(span.process, int) else 0
         known = rows.setdefault(process, [])
-        place = _row(known, mark.start, mark.end)
+        place = _row(known, span.start, span.end)
         if place == len(known):
             known.append([])
             name = "gpumon phases" + (f" {place + 1}" if place else "")
             yield _meta("thread_name", process, name) | {"tid": FIRST_THREAD + place}
-        known[place].append(mark.end)
-        length = {"dur": round((mark.end - mark.start) * 1e6, 3), "cat": "gpumon"}
+        known[place].append(span.end)
+        length = {"dur": round((span.end - span.start) * 1e6, 3), "cat": "gpumon"}
         thread = FIRST_THREAD + place
-        yield _event("X", mark.name, process, mark.start, mark.attributes, tid=thread, **length)
+        yield _event("X", span.name, process, span.start, span.attributes, tid=thread, **length)
 
 
 def _row(rows: list[list[float]], start: float, end: float) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpumon.recording import Mark, Recording
+from gpumon.recording import Recording, Span
 from gpumon.stats import Floats
 from gpumon.trace_files import HUGE
 
@@ -31,7 +31,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     devices: dict[tuple[str, str], dict[str, Any]] = {}
     series: list[dict[str, Any]] = []
     columns: dict[str, Floats] = {}
-    marks: list[Mark] = []
+    spans: list[Span] = []
     events: list[dict[str, Any]] = []
     for number, (part, shift, machine) in enumerate(zip(recordings, shifts, names, strict=True)):
         prefix = f"{machine}:" if several else ""
@@ -54,15 +54,15 @@ def merge(recordings: Sequence[Recording]) -> Recording:
                 series.append({**entry, "key": key})
                 columns[key] = values[:, index]
         own = {} if rank is None else {"rank": rank}
-        marks += [
+        spans += [
             replace(
-                mark,
-                start=mark.start + shift,
-                end=mark.end + shift,
-                process=f"{machine}:{mark.process}",
-                attributes=own | mark.attributes,
+                span,
+                start=span.start + shift,
+                end=span.end + shift,
+                process=f"{machine}:{span.process}",
+                attributes=own | span.attributes,
             )
-            for mark in part.marks
+            for span in part.spans
         ]
         for event in part.events:
             moved = {**event, "t": event["t"] + shift, "trace": str(part.prefix)}
@@ -91,7 +91,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
         header,
         pd.DataFrame(columns, index=pd.Index(times, name="time (s)")),
         sorted(events, key=lambda event: event["t"]),
-        sorted(marks, key=lambda mark: (mark.start, mark.depth)),
+        sorted(spans, key=lambda span: (span.start, span.depth)),
         max(ends),
         sum(part.damaged for part in recordings),
     )

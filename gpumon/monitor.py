@@ -294,9 +294,9 @@ def create_files(monitor: Monitor) -> Lock:
         try:
             new_file(samples_file(monitor.path)).unlink(missing_ok=True)
             os.close(create(samples_file(monitor.path)))
-            marks = create(monitor.marker.path)
-            os.write(marks, b'{"gpumon phases": 1}\n')
-            os.close(marks)
+            phases = create(monitor.marker.path)
+            os.write(phases, b'{"gpumon phases": 1}\n')
+            os.close(phases)
         except BaseException:
             lock.release()
             raise

@@ -1,6 +1,7 @@
 """A program marks its phases as lines that are appended to a file.
 
-A mark is one ``write`` of one line with O_APPEND, so processes need no lock between them.
+Each beginning and each end is one ``write`` of one line with O_APPEND, so processes need no lock
+between them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gpumon.trace_files import phases_file
 TRACE_VARIABLE = "GPUMON_TRACE"
 Function = TypeVar("Function", bound=Callable[..., Any])
 MOST_OWED = 2**20
-"""Bytes of marks kept while the disk refuses them."""
+"""Bytes of lines kept while the disk refuses them."""
 
 
 def _plain(value: Any) -> Any:
@@ -34,7 +35,7 @@ def _plain(value: Any) -> Any:
 
 
 def _attributes(attributes: dict[str, Any]) -> str:
-    """Attributes as JSON; where it cannot hold one, their kinds, for no mark ends a program."""
+    """Attributes as JSON; where it cannot hold one, their types. A phase never ends a program."""
     try:
         return json.dumps(attributes, default=_plain)
     except Exception:  # a key that is no text, a circle, and whatever an object raises
@@ -49,7 +50,7 @@ class Marker:
     at that moment, the worker's phases nest in it.
 
     Args:
-        path: the file of the marks.
+        path: the file that the phases are written to.
         parent: the phase that encloses all phases of this marker; empty: none.
     """
 
@@ -96,7 +97,7 @@ class Marker:
     def _write(self, line: str) -> None:
         """Append one line; what a full disk refuses is one warning, and goes before the next line.
 
-        A mark carries its own time, so that it may come late.
+        A line carries its own time, so it may come late.
         """
         self._owed = (self._owed + line.encode())[-MOST_OWED:]
         try:
@@ -111,7 +112,7 @@ class Marker:
             self._warned = True
             warn(
                 f"gpumon cannot mark phases in {self.path}: {why}; "
-                "the program continues, and the marks are written once they can be"
+                "the program continues, and the phases are written once they can be"
             )
 
     def write_clock_offset(self, offset: dict[str, Any]) -> None:
@@ -119,7 +120,7 @@ class Marker:
         self._write(json.dumps({"gpumon phases": 1, "clock": offset}) + "\n")
 
     def close(self) -> None:
-        """Write pending marks and close the file; a later mark opens it again."""
+        """Write pending lines and close the file; a later phase opens it again."""
         if self._owed:
             self._write("")
         if self._file >= 0:
@@ -142,7 +143,7 @@ class NullPhase(contextlib.nullcontext[None]):
 def phase(name: str, /, **attributes: Any) -> Phase | NullPhase:
     """Return a context manager that marks a phase of a program under ``gpumon record``.
 
-    Without ``gpumon record`` it does nothing, so the marks can stay in the program.
+    Without ``gpumon record`` it does nothing, so the call can stay in the program.
 
     Args:
         name: the phase's name, such as ``"train"``.
@@ -212,7 +213,7 @@ class Phase(contextlib.ContextDecorator):
         _innermost.set(self)
         self._number = next(self.marker._numbers)
         tail = f"{self._number},{json.dumps(self.path)},{_attributes(self._attributes)}"
-        # Taken last, so that the phase does not hold the cost of its own mark.
+        # Taken last, so that the phase does not contain the cost of writing its own line.
         self.marker._write(f'["B",{time.monotonic_ns()},{os.getpid()},{tail}]\n')
         return self
 

@@ -75,7 +75,7 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def sampling(monitor: Monitor, rank_info: RankInfo) -> Iterator[None]:
-    """Sample, or only take marks, as befits a process's rank."""
+    """Sample, or only write phases, as befits a process's rank."""
     with contextlib.ExitStack() as stack:
         if not rank_info.is_host_sampler:
             stack.enter_context(phases_only(monitor))

@@ -41,8 +41,11 @@ WRONG = (TypeError, ValueError, IndexError, KeyError, OverflowError, AttributeEr
 
 
 @dataclass
-class Mark:
-    """One phase as marked: seconds since the trace's start, ``outer/inner`` name, attributes."""
+class Span:
+    """One phase of one process; start and end in seconds since the trace began.
+
+    name: ``outer/inner``. open: it never ended.
+    """
 
     name: str
     start: float
@@ -69,7 +72,7 @@ class Recording:
     header: dict[str, Any]
     frame: pd.DataFrame
     events: list[dict[str, Any]]
-    marks: list[Mark]
+    spans: list[Span]
     end: float
     damaged: int = 0
 
@@ -137,7 +140,7 @@ def load(prefix: Path) -> Recording:
             raise MonitorError(
                 f"the trace has more than {MOST_READ:,} values, which no recorder writes"
             )
-    marks, clock, foreign = _marks(prefix, header["start (monotonic s)"])
+    spans, clock, foreign = _spans(prefix, header["start (monotonic s)"])
     if clock is not None:
         header["clock offset"] = clock
     step = header["interval (s)"]
@@ -145,9 +148,9 @@ def load(prefix: Path) -> Recording:
     last = times[-1] if times else 0.0
     end = max(closing[-1] if closing else last + step, last)
     # A program that outlives its sampler continues without samples, which is a gap too.
-    end = max([end, *(mark.end for mark in marks)])
-    for mark in marks:
-        mark.end = end if mark.open else mark.end
+    end = max([end, *(span.end for span in spans)])
+    for span in spans:
+        span.end = end if span.open else span.end
     noted = [event for event in events if event["event"] == "gap"]
     # A rank that only marks phases has nothing to miss.
     found = find_gaps(times, end, step, noted) if keys else []
@@ -162,7 +165,7 @@ def load(prefix: Path) -> Recording:
     )
     events = [event for event in events if event["event"] != "gap"] + found
     events.sort(key=lambda event: event["t"])
-    return Recording(prefix, header, frame, events, marks, end, damaged + foreign)
+    return Recording(prefix, header, frame, events, spans, end, damaged + foreign)
 
 
 def _lines(path: Path) -> Iterator[Any]:
@@ -236,10 +239,10 @@ def _header(lines: Iterator[Any], prefix: Path) -> dict[str, Any]:
     return header
 
 
-def _marks(prefix: Path, origin: float) -> tuple[list[Mark], dict[str, Any] | None, int]:
+def _spans(prefix: Path, origin: float) -> tuple[list[Span], dict[str, Any] | None, int]:
     """The phases, those never closed open; the clocks' offset from another host; damaged lines."""
-    marks: list[Mark] = []
-    waiting: dict[tuple[int, int], Mark] = {}
+    spans: list[Span] = []
+    waiting: dict[tuple[int, int], Span] = {}
     clock, damaged = None, 0
     for line in _lines(phases_file(prefix)):
         try:
@@ -253,14 +256,14 @@ def _marks(prefix: Path, origin: float) -> tuple[list[Mark], dict[str, Any] | No
                 name, attributes = printable(opening[0]), dict(opening[1])
                 if not isinstance(attributes.get("items", 0), (int, float)):
                     del attributes["items"]  # no count, so nothing to count with
-                mark = Mark(name, moment, moment, process, attributes, open=True)
-                waiting[process, place] = mark
-                marks.append(mark)
+                span = Span(name, moment, moment, process, attributes, open=True)
+                waiting[process, place] = span
+                spans.append(span)
             elif (closed := waiting.pop((process, place), None)) is not None:
                 closed.end, closed.open = max(moment, closed.start), False
         except WRONG:
             damaged += 1
-    return sorted(marks, key=lambda mark: (mark.start, mark.depth)), clock, damaged
+    return sorted(spans, key=lambda span: (span.start, span.depth)), clock, damaged
 
 
 def _offset(*both: dict[str, Any]) -> dict[str, Any]:

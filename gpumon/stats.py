@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gpumon.trace_files import gap_threshold
 
 Floats = npt.NDArray[np.float64]
-Span = tuple[float, float]
+Stretch = tuple[float, float]
 
 
 class Weights(NamedTuple):
@@ -65,10 +65,10 @@ class Known(NamedTuple):
         return float(self.values.max()) if len(self.values) else nan
 
 
-def union(spans: Sequence[Span]) -> list[Span]:
-    """Spans joined where they overlap or touch, in order."""
-    joined: list[Span] = []
-    for start, end in sorted(spans):
+def union(stretches: Sequence[Stretch]) -> list[Stretch]:
+    """Stretches joined where they overlap or touch, in order."""
+    joined: list[Stretch] = []
+    for start, end in sorted(stretches):
         if joined and start <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
@@ -76,19 +76,19 @@ def union(spans: Sequence[Span]) -> list[Span]:
     return joined
 
 
-def weights(times: npt.ArrayLike, end: float, spans: Sequence[Span]) -> Weights:
-    """The samples that held inside the spans (joined, in order); the first also before itself."""
+def weights(times: npt.ArrayLike, end: float, stretches: Sequence[Stretch]) -> Weights:
+    """The samples that held in the stretches (joined, in order); the first also before itself."""
     edges = np.array(times, float)
     if len(edges):
         edges = np.append(edges, max(end, edges[-1]))
         edges[0] = min(edges[0], 0.0)
-    return inside(edges, spans)
+    return inside(edges, stretches)
 
 
-def inside(edges: Floats, spans: Sequence[Span]) -> Weights:
-    """The stretches from one edge to the next that lie inside the spans (joined, in order)."""
+def inside(edges: Floats, stretches: Sequence[Stretch]) -> Weights:
+    """The pieces between two edges that lie inside the stretches (joined, in order)."""
     places, seconds = [np.empty(0, np.intp)], [np.empty(0)]
-    for start, end in spans:
+    for start, end in stretches:
         first = max(0, int(np.searchsorted(edges, start, "right")) - 1)
         last = int(np.searchsorted(edges[:-1], end))
         places.append(np.arange(first, last))
@@ -107,13 +107,13 @@ def known(values: Floats, weights: Weights) -> Known:
 
 
 def growth(
-    times: Floats, counter: Floats, spans: Sequence[Span], longest: float
+    times: Floats, counter: Floats, stretches: Sequence[Stretch], longest: float
 ) -> tuple[float, float]:
-    """How much a counter grew inside the spans, and the seconds of them that this covers.
+    """How much a counter grew inside the stretches, and the seconds of them that this covers.
 
     Between two readings it grows evenly; it is not known where they are ``longest`` seconds apart.
     """
-    places, seconds = inside(times, spans)
+    places, seconds = inside(times, stretches)
     distance = np.diff(times)[places]
     near = distance <= longest
     if not near.any():

@@ -13,7 +13,7 @@ import pandas as pd
 
 from gpumon import stats
 from gpumon.errors import MonitorError
-from gpumon.recording import NAN, Mark, Recording
+from gpumon.recording import NAN, Recording, Span
 from gpumon.trace_files import gap_threshold
 from gpumon.words import THROTTLING, Row
 
@@ -28,7 +28,7 @@ COLUMNS = [
     *("utilisation imbalance (%)", "memory imbalance (%)"),
 ]
 """The table's order; a row's other columns come behind these."""
-Figure = Callable[[stats.Known], float]
+Metric = Callable[[stats.Known], float]
 SERIES = {
     "busy": "utilisation (%)",
     "activity": "SM activity (%)",
@@ -39,7 +39,7 @@ SERIES = {
     "others' use": "SM use others (%)",
     "others": "other processes (count)",
 }
-FIGURES: dict[str, tuple[str, Figure]] = {
+METRICS: dict[str, tuple[str, Metric]] = {
     "utilisation mean (%)": ("busy", stats.Known.mean),
     "utilisation p5 (%)": ("busy", lambda busy: busy.quantile(0.05)),
     "utilisation p95 (%)": ("busy", lambda busy: busy.quantile(0.95)),
@@ -89,12 +89,12 @@ def rows_of(recording: Recording, by: str = "phase") -> list[Row]:
     if by not in ("phase", "repeat"):
         raise MonitorError(f"summary(by={by!r}): choose 'phase', or 'repeat' for each repeat")
     known = [_known(recording, device) for device in recording.devices]
-    whole = Mark(WHOLE, 0.0, recording.end, 0, {})
-    items = _counted_once(recording.marks)
+    whole = Span(WHOLE, 0.0, recording.end, 0, {})
+    items = _counted_once(recording.spans)
     if items is not None:
         whole.attributes["items"] = items
-    groups = [[whole], *_groups(recording.marks, by)]
-    return [row for marks in groups for row in _rows(recording, known, marks)]
+    groups = [[whole], *_groups(recording.spans, by)]
+    return [row for spans in groups for row in _rows(recording, known, spans)]
 
 
 class _Known(NamedTuple):
@@ -176,58 +176,58 @@ def throttled(bits: stats.Floats) -> stats.Floats:
     return np.where(np.isnan(bits), NAN, masks > 0)
 
 
-def _groups(marks: Sequence[Mark], by: str) -> list[list[Mark]]:
-    """The marks of each phase, or of each repeat: those of several processes that overlap."""
-    groups: list[list[Mark]] = []
-    latest: dict[str, list[Mark]] = {}
-    for mark in marks:
-        group = latest.get(mark.name)
+def _groups(spans: Sequence[Span], by: str) -> list[list[Span]]:
+    """The spans of each phase, or of each repeat: those of several processes that overlap."""
+    groups: list[list[Span]] = []
+    latest: dict[str, list[Span]] = {}
+    for span in spans:
+        group = latest.get(span.name)
         if group is not None and by == "repeat":
-            again = any(mark.process == other.process for other in group)
-            if again or not any(mark.start < other.end for other in group):
+            again = any(span.process == other.process for other in group)
+            if again or not any(span.start < other.end for other in group):
                 group = None
         if group is None:
-            group = latest[mark.name] = []
+            group = latest[span.name] = []
             groups.append(group)
-        group.append(mark)
+        group.append(span)
     return groups
 
 
-def _counted_once(marks: list[Mark]) -> float | None:
+def _counted_once(spans: list[Span]) -> float | None:
     """Images of the whole run: where phases nest, only the outermost count is taken."""
     total: float | None = None
     counted: dict[int | str, tuple[str, float]] = {}
-    for mark in marks:  # in order of their start, the outer before the inner
-        if "items" not in mark.attributes:
+    for span in spans:  # in order of their start, the outer before the inner
+        if "items" not in span.attributes:
             continue
-        outer, end = counted.get(mark.process, ("", 0.0))
-        if outer and mark.name.startswith(outer + "/") and mark.start <= end:
+        outer, end = counted.get(span.process, ("", 0.0))
+        if outer and span.name.startswith(outer + "/") and span.start <= end:
             continue
-        if mark.open:
+        if span.open:
             return None
-        counted[mark.process] = (mark.name, mark.end)
-        total = (total or 0.0) + mark.attributes["items"]
+        counted[span.process] = (span.name, span.end)
+        total = (total or 0.0) + span.attributes["items"]
     return total
 
 
-def _rows(recording: Recording, known: Sequence[_Known], marks: list[Mark]) -> list[Row]:
+def _rows(recording: Recording, known: Sequence[_Known], spans: list[Span]) -> list[Row]:
     """A row for each device in a phase, and one for all GPUs together behind the last of them."""
-    spans = stats.union([(mark.start, mark.end) for mark in marks])
-    seconds = sum(end - start for start, end in spans)
-    weights = stats.weights(recording.times, recording.end, spans)
-    counted = [mark for mark in marks if "items" in mark.attributes]
-    items = sum(float(mark.attributes["items"]) for mark in counted)
+    stretches = stats.union([(span.start, span.end) for span in spans])
+    seconds = sum(end - start for start, end in stretches)
+    weights = stats.weights(recording.times, recording.end, stretches)
+    counted = [span for span in spans if "items" in span.attributes]
+    items = sum(float(span.attributes["items"]) for span in counted)
     # It is not known how many of its items a phase handled that never ended.
-    items = NAN if not counted or any(mark.open for mark in counted) else items
+    items = NAN if not counted or any(span.open for span in counted) else items
     common: Row = {
-        "phase": marks[0].name,
-        "count": len(marks),
+        "phase": spans[0].name,
+        "count": len(spans),
         "seconds": seconds,
         "items": items,
         "items/s": items / seconds if seconds > 0 else NAN,
     }
     longest = gap_threshold(recording.step)
-    rows = [common | _measured(device, spans, weights, longest) for device in known]
+    rows = [common | _measured(device, stretches, weights, longest) for device in known]
     gpus = [row for row, of in zip(rows, known, strict=True) if of.device["kind"] == "gpu"]
     if gpus:
         together = _together(gpus, longest)
@@ -239,14 +239,14 @@ def _rows(recording: Recording, known: Sequence[_Known], marks: list[Mark]) -> l
 
 
 def _measured(
-    known: _Known, spans: Sequence[stats.Span], weights: stats.Weights, longest: float
+    known: _Known, stretches: Sequence[stats.Stretch], weights: stats.Weights, longest: float
 ) -> Row:
     series = {key: stats.known(values, weights) for key, values in known.series.items()}
     row: Row = {"device": known.device["name"]}
     row["measured (s)"] = float(weights.seconds[known.measured[weights.places]].sum())
-    row |= {column: of(series[key]) for column, (key, of) in FIGURES.items() if key in series}
+    row |= {column: of(series[key]) for column, (key, of) in METRICS.items() if key in series}
     if len(known.counter):
-        joules = stats.growth(known.counted, known.counter, spans, longest)
+        joules = stats.growth(known.counted, known.counter, stretches, longest)
         row["energy (J)"], row["energy covers (s)"] = joules
     elif "power" in series:
         row["energy (J)"] = series["power"].integral()

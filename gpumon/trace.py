@@ -117,12 +117,12 @@ class Trace:
             A DataFrame. Its column ``open`` is True for a phase that was never closed; the phase
             then ends with the trace.
         """
-        marks = self.recording.marks
+        spans = self.recording.spans
         columns = ["phase", "depth", "start (s)", "end (s)", "seconds", "process", "open"]
         rows = [
-            (m.name, m.depth, m.start, m.end, m.end - m.start, m.process, m.open) for m in marks
+            (m.name, m.depth, m.start, m.end, m.end - m.start, m.process, m.open) for m in spans
         ]
-        more = pd.DataFrame([mark.attributes for mark in marks])
+        more = pd.DataFrame([span.attributes for span in spans])
         return pd.DataFrame(rows, columns=columns).join(more.drop(columns=columns, errors="ignore"))
 
     def summary(self, by: str = "phase") -> pd.DataFrame:
@@ -137,7 +137,7 @@ class Trace:
 
         Args:
             by: ``"phase"``: one row for all repeats of a phase. ``"repeat"``: one row per repeat,
-                with simultaneous marks of several ranks joined.
+                with simultaneous phases of several ranks joined.
 
         Returns:
             A DataFrame with one row per phase and device.

@@ -22,7 +22,7 @@ import gpumon
 
 ROOT = Path(__file__).resolve().parents[1]
 START = 1000.0
-Marks = tuple[tuple[str, float, float, dict[str, Any]], ...]
+Spans = tuple[tuple[str, float, float, dict[str, Any]], ...]
 Play = Callable[..., gpumon.Trace]
 
 
@@ -112,7 +112,7 @@ def write(
     gpus: dict[str, list[float | None]],
     *,
     step: float = 1.0,
-    marks: Marks = (),
+    spans: Spans = (),
     start: float = START,
     unix: float = 1.8e9,
     boot: str | None = "boot-a",
@@ -188,7 +188,7 @@ def write(
     prefix.parent.mkdir(parents=True, exist_ok=True)
     prefix.with_name(prefix.name + ".jsonl").write_text("\n".join(lines) + "\n")
     text = ['{"gpumon phases": 1}']
-    for number, (name, begin, stop, attributes) in enumerate(marks):
+    for number, (name, begin, stop, attributes) in enumerate(spans):
         text.append(
             json.dumps(["B", int((start + begin) * 1e9), process, number, name, attributes])
         )

@@ -17,10 +17,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from gpumon.drawing.lanes import Lane, comparison_lanes, labels, lanes_of, merged_marks, steps
+from gpumon.drawing.lanes import Lane, comparison_lanes, labels, lanes_of, merged_spans, steps
 from gpumon.drawing.style import KINDS, Theme, colour_of, phase_colours, theme
 from gpumon.errors import MonitorError
-from gpumon.recording import Mark, Recording
+from gpumon.recording import Recording, Span
 from gpumon.trace_notes import notes
 from gpumon.words import time_text
 
@@ -73,8 +73,8 @@ def draw(
     # Lanes get lower as there are more of them, so that eight GPUs still fit a page.
     tall = 1.25 if gpus <= 2 else 0.95 if gpus <= 4 else 0.66
     heights = [(min(tall, 0.8) if gpus else 1.1) if lane.host else tall for lane in lanes]
-    marks, window = merged_marks(recording.marks), (0.0, max(recording.end, 1e-3))
-    return _draw(lanes, heights, marks, window, theme, title, notes(recording))
+    spans, window = merged_spans(recording.spans), (0.0, max(recording.end, 1e-3))
+    return _draw(lanes, heights, spans, window, theme, title, notes(recording))
 
 
 def compare(
@@ -93,7 +93,7 @@ def compare(
 def _draw(
     lanes: Sequence[Lane],
     heights: Sequence[float],
-    marks: Sequence[Mark],
+    spans: Sequence[Span],
     window: tuple[float, float],
     theme_name: str,
     title: str | None,
@@ -101,14 +101,14 @@ def _draw(
 ) -> Chart:
     """Draw lanes of these heights in inches, with phases of their own or below the common ones."""
     colours = theme(theme_name)
-    bands = [_seen(marks, window), *(_seen(lane.phases or [], window) for lane in lanes)]
-    outer = dict.fromkeys(mark.name for band in bands for mark in band)
+    bands = [_seen(spans, window), *(_seen(lane.phases or [], window) for lane in lanes)]
+    outer = dict.fromkeys(span.name for band in bands for span in band)
     tints = phase_colours(list(outer), colours)
     ratios: list[float] = []
     places: list[int] = []  # of the lanes among the rows
     for number, band in enumerate(bands):
         if band:
-            ratios.append(RIBBON * (1 + max(mark.depth for mark in band)))
+            ratios.append(RIBBON * (1 + max(span.depth for span in band)))
         if number:
             places.append(len(ratios))
             ratios.append(heights[number - 1])
@@ -130,12 +130,12 @@ def _draw(
         for place, lane, tall in zip(places, lanes, heights, strict=True):
             _frame(rows[place], lane, window, colours, lane is lanes[-1], tall > RUN)
             for name, colour in tints.items():
-                tinted = marks if lane.phases is None else lane.phases
-                spans = [
+                tinted = spans if lane.phases is None else lane.phases
+                bars = [
                     (m.start, m.end - m.start) for m in tinted if m.name == name and not m.depth
                 ]
                 look: Any = {"facecolor": colour, "alpha": colours.tint, "zorder": 0}
-                rows[place].broken_barh(spans, (-10, 200), linewidth=0, **look)
+                rows[place].broken_barh(bars, (-10, 200), linewidth=0, **look)
             _lane(rows[place], lane, colours)
         _legend(rows[0], lanes, {n: c for n, c in tints.items() if n not in labelled}, colours)
         if title:
@@ -147,37 +147,37 @@ def _draw(
     return figure
 
 
-def _seen(marks: Sequence[Mark], window: tuple[float, float]) -> list[Mark]:
-    return [mark for mark in marks if mark.start < window[1] and mark.end > window[0]]
+def _seen(spans: Sequence[Span], window: tuple[float, float]) -> list[Span]:
+    return [span for span in spans if span.start < window[1] and span.end > window[0]]
 
 
 def _ribbon(
     axes: Axes,
-    marks: Sequence[Mark],
+    spans: Sequence[Span],
     window: tuple[float, float],
     tints: dict[str, str],
     colours: Theme,
 ) -> set[str]:
     """Draw phases with their names; gives those with room for their name."""
     axes.set_xlim(*window)
-    axes.set_ylim(1 + max(mark.depth for mark in marks), 0)
+    axes.set_ylim(1 + max(span.depth for span in spans), 0)
     axes.axis("off")
     labelled = set()
-    for layer, name in enumerate(dict.fromkeys(mark.name for mark in marks)):
-        own = [mark for mark in marks if mark.name == name]
-        spans = [(mark.start, mark.end - mark.start) for mark in own]
+    for layer, name in enumerate(dict.fromkeys(span.name for span in spans)):
+        own = [span for span in spans if span.name == name]
+        bars = [(span.start, span.end - span.start) for span in own]
         look: Any = {"facecolor": tints[name], "edgecolor": colours.background, "zorder": layer}
-        width = 0.6 if len(spans) < 300 else 0
-        axes.broken_barh(spans, (own[0].depth + 0.06, 0.88), linewidth=width, **look)
-        for mark in own if len(own) <= MOST_LABELS else []:
-            left, right = max(mark.start, window[0]), min(mark.end, window[1])
+        width = 0.6 if len(bars) < 300 else 0
+        axes.broken_barh(bars, (own[0].depth + 0.06, 0.88), linewidth=width, **look)
+        for span in own if len(own) <= MOST_LABELS else []:
+            left, right = max(span.start, window[0]), min(span.end, window[1])
             room = (right - left) / (window[1] - window[0]) * INSIDE
-            fitting = (form for form in labels(mark) if len(form) * RIBBON_LETTER + 0.05 <= room)
+            fitting = (form for form in labels(span) if len(form) * RIBBON_LETTER + 0.05 <= room)
             if text := next(fitting, ""):
                 labelled.add(name)
                 look = {"ha": "center", "va": "center", "fontsize": 8, "color": colours.phase_text}
                 # Covered by the phase of another process that is drawn over this one.
-                axes.text((left + right) / 2, mark.depth + 0.53, text, zorder=layer + 0.5, **look)
+                axes.text((left + right) / 2, span.depth + 0.53, text, zorder=layer + 0.5, **look)
     return labelled
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpumon import stats
 from gpumon.errors import MonitorError
-from gpumon.recording import Mark, Recording
+from gpumon.recording import Recording, Span
 from gpumon.stats import Floats
 from gpumon.summary import host_share
 from gpumon.trace_notes import at_time
@@ -70,7 +70,7 @@ class Lane:
     host: bool = False
     marks: list[tuple[float, str, str]] = field(default_factory=list)
     top: str = "100 %"
-    phases: list[Mark] | None = None
+    phases: list[Span] | None = None
     note: str = ""
 
 
@@ -110,28 +110,28 @@ def steps(lane: Lane, line: Line, most: int) -> tuple[Floats, Floats, Floats, Fl
     return times, mean, low, high
 
 
-def labels(mark: Mark) -> list[str]:
+def labels(span: Span) -> list[str]:
     """A phase's names, long to short: ``train, epoch 2``, ``train 2``, ``train``."""
-    short = mark.name.rsplit("/", 1)[-1]
-    if "epoch" not in mark.attributes:
+    short = span.name.rsplit("/", 1)[-1]
+    if "epoch" not in span.attributes:
         return [short]
-    epoch = mark.attributes["epoch"]
+    epoch = span.attributes["epoch"]
     return [f"{short}, epoch {epoch}", f"{short} {epoch}", short]
 
 
-def merged_marks(marks: Sequence[Mark], levels: int = MOST_LEVELS) -> list[Mark]:
-    """The outer marks, with those of one name that overlap (several processes) made one."""
-    outer = [mark for mark in marks if mark.depth < levels]
-    joined: list[Mark] = []
-    for name in dict.fromkeys(mark.name for mark in outer):
-        group = [mark for mark in outer if mark.name == name]
-        if len({mark.process for mark in group}) == 1:
+def merged_spans(spans: Sequence[Span], levels: int = MOST_LEVELS) -> list[Span]:
+    """The outer spans, with those of one name that overlap (several processes) made one."""
+    outer = [span for span in spans if span.depth < levels]
+    joined: list[Span] = []
+    for name in dict.fromkeys(span.name for span in outer):
+        group = [span for span in outer if span.name == name]
+        if len({span.process for span in group}) == 1:
             joined += group
             continue
-        for start, end in stats.union([(mark.start, mark.end) for mark in group]):
-            first = next(mark for mark in group if start <= mark.start <= end)
+        for start, end in stats.union([(span.start, span.end) for span in group]):
+            first = next(span for span in group if start <= span.start <= end)
             joined.append(replace(first, start=start, end=end))
-    return sorted(joined, key=lambda mark: (mark.depth, mark.start))
+    return sorted(joined, key=lambda span: (span.depth, span.start))
 
 
 def lanes_of(recording: Recording, series: Sequence[str] = ()) -> list[Lane]:
@@ -310,9 +310,9 @@ def comparison_lanes(
     if not recordings:
         raise MonitorError("no trace to draw: give at least one, as {'name': trace or path}")
     lanes = [_run(name, each, align, until) for name, each in recordings.items()]
-    marks = [mark for each in recordings.values() for mark in each.marks]
-    if align is not None and not any(mark.name == align for mark in marks):
-        known = dict.fromkeys(mark.name for mark in marks if mark.depth == 0)
+    spans = [span for each in recordings.values() for span in each.spans]
+    if align is not None and not any(span.name == align for span in spans):
+        known = dict.fromkeys(span.name for span in spans if span.depth == 0)
         raise MonitorError(
             f"align={align!r}: the traces have {', '.join(known) or 'no phase at all'}"
         )
@@ -322,10 +322,10 @@ def comparison_lanes(
 
 
 def _run(name: str, recording: Recording, align: str | None, until: Sequence[str]) -> Lane:
-    marks = merged_marks(recording.marks, levels=1)
-    starts = [mark.start for mark in recording.marks if mark.name == align]
+    spans = merged_spans(recording.spans, levels=1)
+    starts = [span.start for span in recording.spans if span.name == align]
     origin = min(starts, default=0.0)
-    end = max((mark.end for mark in marks if mark.name in until), default=recording.end)
+    end = max((span.end for span in spans if span.name in until), default=recording.end)
     gpus = recording.gpus
     lost = sum(event["event"] == "device lost" for event in recording.events)
     subtitle = f"{len(gpus)} GPU{'s' * (len(gpus) > 1)}" if gpus else "no GPU"
@@ -340,9 +340,9 @@ def _run(name: str, recording: Recording, align: str | None, until: Sequence[str
         end - origin,
         host=not gpus,
         phases=[
-            replace(mark, start=mark.start - origin, end=mark.end - origin)
-            for mark in marks
-            if mark.start < end
+            replace(span, start=span.start - origin, end=span.end - origin)
+            for span in spans
+            if span.start < end
         ],
         note=duration_text(end - origin),
     )

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from gpumon.drawing.lanes import Lane, comparison_lanes, labels, lanes_of, merged_marks, steps
+from gpumon.drawing.lanes import Lane, comparison_lanes, labels, lanes_of, merged_spans, steps
 from gpumon.drawing.style import KINDS, THEMES, phase_colours
 from gpumon.errors import MonitorError
-from gpumon.recording import Mark, Recording
+from gpumon.recording import Recording, Span
 from gpumon.stats import Floats
 from gpumon.trace_notes import notes
 
 MOST_STEPS = 1000
-MOST_MARKS = 3000
+MOST_SPANS = 3000
 BUTTONS = {"+": "Zoom in", "-": "Zoom out", "Escape": "Training", "Home": "Whole run"}
 TICKS = (
     *(ten * step for ten in (0.01, 0.1, 1) for step in (1, 2, 5)),
@@ -58,17 +58,17 @@ def page(
     """Return an HTML document with one chart; see :meth:`gpumon.Trace.html`."""
     window = (0.0, max(recording.end, 1e-3))
     lanes = lanes_of(recording, series)
-    marks = merged_marks(recording.marks)
-    # A mark for each of many thousand steps would outweigh all the rest: keep the outer levels.
-    while len(marks) > MOST_MARKS and marks[-1].depth:
-        marks = [mark for mark in marks if mark.depth < marks[-1].depth]
+    spans = merged_spans(recording.spans)
+    # A span for each of many thousand steps would outweigh all the rest: keep the outer levels.
+    while len(spans) > MOST_SPANS and spans[-1].depth:
+        spans = [span for span in spans if span.depth < spans[-1].depth]
     heading = html.escape(title or f"gpumon {recording.prefix.name}")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
         f'<meta name="color-scheme" content="light dark"><title>{heading}</title>'
         f"{style()}<script>\n{code()}</script>\n</head><body>"
-        f"{_chart(lanes, marks, window, theme, title, notes(recording))}</body></html>\n"
+        f"{_chart(lanes, spans, window, theme, title, notes(recording))}</body></html>\n"
     )
 
 
@@ -82,14 +82,14 @@ def comparison_fragment(
 
     recordings: by the label of each run. See :func:`gpumon.compare`.
     """
-    known = {mark.name for recording in recordings.values() for mark in recording.marks}
+    known = {span.name for recording in recordings.values() for span in recording.spans}
     lanes, window = comparison_lanes(recordings, align if align in known else None, until)
     return _chart(lanes, [], window, "auto", None, [])
 
 
 def _chart(
     lanes: Sequence[Lane],
-    marks: Sequence[Mark],
+    spans: Sequence[Span],
     window: tuple[float, float],
     theme: str,
     title: str | None,
@@ -98,8 +98,8 @@ def _chart(
     """The HTML of one chart: legend, buttons, room for the lanes, and the data as JSON."""
     if theme not in ("auto", *THEMES):
         raise MonitorError(f"theme={theme!r}: choose auto, {' or '.join(THEMES)}")
-    drawn = [*marks, *(mark for lane in lanes for mark in lane.phases or [])]
-    phases = list(dict.fromkeys(mark.name for mark in drawn))
+    drawn = [*spans, *(span for lane in lanes for span in lane.phases or [])]
+    phases = list(dict.fromkeys(span.name for span in drawn))
     gpus = len({lane.name for lane in lanes if not lane.host})
     tall = 58 if lanes[0].phases is not None else 110 if gpus <= 2 else 84 if gpus <= 4 else 60
     data: dict[str, Any] = {
@@ -110,11 +110,11 @@ def _chart(
         "end": round(window[1], 3),
         "view": list(window),
         "ticks": TICKS,
-        "phases": [_phase(mark) for mark in marks],
+        "phases": [_phase(span) for span in spans],
         "lanes": [_lane(lane, min(tall, 64) if lane.host and gpus else tall) for lane in lanes],
     }
-    if marks:
-        data["lanes"][0]["levels"] = 1 + max(mark.depth for mark in marks)
+    if spans:
+        data["lanes"][0]["levels"] = 1 + max(span.depth for span in spans)
     # Inside a script element only "<" could end the data, or begin what HTML takes for a comment.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     names = {line.kind: line.label for lane in lanes for line in lane.lines if line.label}
@@ -142,13 +142,13 @@ def _chart(
     )
 
 
-def _phase(mark: Mark) -> dict[str, Any]:
+def _phase(span: Span) -> dict[str, Any]:
     return {
-        "name": mark.name,
-        "depth": mark.depth,
-        "start": round(mark.start, 3),
-        "end": round(mark.end, 3),
-        "labels": labels(mark),
+        "name": span.name,
+        "depth": span.depth,
+        "start": round(span.start, 3),
+        "end": round(span.end, 3),
+        "labels": labels(span),
     }
 
 
@@ -175,7 +175,7 @@ def _lane(lane: Lane, tall: int) -> dict[str, Any]:
         **{name: getattr(lane, name) for name in names},
         "tall": tall,
         "levels": int(bool(lane.phases)),
-        "phases": None if lane.phases is None else [_phase(mark) for mark in lane.phases],
+        "phases": None if lane.phases is None else [_phase(span) for span in lane.phases],
         "t": [round(float(time), 3) for time in (*times, lane.end)],
         "lines": lines,
     }

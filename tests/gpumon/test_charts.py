@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpumon_tools import Marks, data_of, said_by, write
+from gpumon_tools import Spans, data_of, said_by, write
 
 import gpumon
 from gpumon.__main__ import main
 from gpumon.drawing.style import THEMES, phase_colours
 from helpers import paths
 
-MARKS: Marks = (("train", 0.0, 12.0, {"epoch": 1}),)
+SPANS: Spans = (("train", 0.0, 12.0, {"epoch": 1}),)
 LOST = {"t": 7.0, "event": "device lost", "device": "gpu0", "reason": "GPU is lost"}
 
 
@@ -27,7 +27,7 @@ def with_everything(folder: Path, gpus: int) -> gpumon.Trace:
     if gpus > 1:
         busy["gpu1"] = [None] * 12
     events = [LOST] if gpus else []
-    path = write(folder / "t", busy, marks=MARKS, events=events, without=range(3, 6))
+    path = write(folder / "t", busy, spans=SPANS, events=events, without=range(3, 6))
     file = path.with_name("t.jsonl")
     header, *rest = file.read_text().splitlines()
     content = json.loads(header)
@@ -88,8 +88,8 @@ def test_a_lane_ends_with_its_last_epoch(tmp_path: Path) -> None:
     values: list[float | None] = [*[0.0] * 4, *[80.0] * 4, *[10.0] * 12]
     runs: dict[str, Any] = {}
     for name, end in (("a", 8.0), ("b", 12.0)):
-        marks: Marks = (("train", 4.0, end, {}), ("z", end, 20.0, {}))
-        runs[name] = write(tmp_path / name, {"gpu0": values}, marks=marks)
+        spans: Spans = (("train", 4.0, end, {}), ("z", end, 20.0, {}))
+        runs[name] = write(tmp_path / name, {"gpu0": values}, spans=spans)
     short, long = lanes(gpumon.compare(runs, align="train", until=("train", "validate")))
     assert max(short.lines[0].get_xdata()) == 4 and max(long.lines[0].get_xdata()) == 8
     for axes, said in ((short, {"80 % busy", "4 s"}), (long, {"45 % busy", "8 s"})):
@@ -114,7 +114,7 @@ def test_what_a_trace_lacks_is_refused_with_what_it_has(tmp_path: Path) -> None:
 
 def test_names_are_neither_markup_nor_formulas(tmp_path: Path) -> None:
     name = r"<img src=x onerror=alert(1)> $\frac$ a/b </script>"
-    path = write(tmp_path / "t", {"gpu0": [1.0, None, 3.0]}, marks=((name, 0.0, 3.0, {}),))
+    path = write(tmp_path / "t", {"gpu0": [1.0, None, 3.0]}, spans=((name, 0.0, 3.0, {}),))
     trace = gpumon.read(path)
     page = trace.html(title=name)
     assert "<img" not in page and "a/b </script>" not in page
@@ -145,7 +145,7 @@ NAMES += ["network"]
 def test_any_series_reads_the_same_in_picture_and_page(tmp_path: Path) -> None:
     """Lanes, labels, units and values; and what a pointer reads is what stands at the side."""
     more: dict[str, list[float | None]] = {key: [value] * 12 for key, value in OTHERS.items()}
-    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 12}, more=more, marks=MARKS))
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 12}, more=more, spans=SPANS))
     picture = in_the_picture(trace, NAMES)
     assert picture == in_the_page(trace, NAMES)
     told = {"temperature 63 °C", "disk written 7.31 MiB/s", "SM clock 1785 MHz", "Process"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fake_nvml import scenarios
-from gpumon_tools import Marks, said_by, write
+from gpumon_tools import Spans, said_by, write
 
 import gpumon
 from gpumon import diagnosis
@@ -26,14 +26,14 @@ def replay(path: Path, name: str) -> gpumon.Trace:
     shape, gpus, _ = scenarios.SCENARIOS[name]
     busy: dict[str, Values] = {}
     more: dict[str, Values] = {}
-    marks: list[tuple[str, float, float, dict[str, Any]]] = []
+    spans: list[tuple[str, float, float, dict[str, Any]]] = []
     for gpu in range(gpus):
         rng, at = random.Random(gpu), 0.0
         values: Values = []
         activity: Values = []
-        marks = []
+        spans = []
         for phase, seconds in scenarios.PHASES:
-            marks.append((phase, at, at + seconds, {}))
+            spans.append((phase, at, at + seconds, {}))
             for tick in range(round(seconds / STEP)):
                 used, active, _ = shape(phase, tick * STEP, at, gpu, rng)
                 values.append(min(100.0, used))
@@ -41,22 +41,22 @@ def replay(path: Path, name: str) -> gpumon.Trace:
                 at += STEP
         busy[f"gpu{gpu}"] = values
         more[f"gpu{gpu}/SM activity (%)"] = activity
-    return gpumon.read(write(path / name, busy, more=more, marks=tuple(marks), step=STEP))
+    return gpumon.read(write(path / name, busy, more=more, spans=tuple(spans), step=STEP))
 
 
-def until(end: float) -> Marks:
+def until(end: float) -> Spans:
     return (("train", 0.0, float(end), {}),)
 
 
 def found(
-    path: Path, gpus: Series, more: Series | None = None, marks: Marks | None = None, **others: Any
+    path: Path, gpus: Series, more: Series | None = None, spans: Spans | None = None, **others: Any
 ) -> diagnosis.Diagnosis | None:
     """What is said of a phase; a number stands for values that stay as they are."""
     lengths = [len(values) for values in gpus.values() if isinstance(values, list)]
     count = max(lengths, default=COUNT)
-    marks = until(count * others.get("step", 1.0)) if marks is None else marks
+    spans = until(count * others.get("step", 1.0)) if spans is None else spans
     series = lasting(more or {}, count)
-    trace = gpumon.read(write(path / "t", lasting(gpus, count), more=series, marks=marks, **others))
+    trace = gpumon.read(write(path / "t", lasting(gpus, count), more=series, spans=spans, **others))
     said = trace.diagnosis()
     assert len(said) < 2
     return said[0] if said else None
@@ -200,9 +200,9 @@ def test_what_the_waits_are_for(tmp_path: Path) -> None:
 
 
 def test_the_pause_at_the_beginning_of_each_repeat_is_not_starving(tmp_path: Path) -> None:
-    marks: Marks = tuple(("validate", 10.0 * n, 10.0 * n + 10, {}) for n in range(8))
+    spans: Spans = tuple(("validate", 10.0 * n, 10.0 * n + 10, {}) for n in range(8))
     values: Values = [0.0 if tick % 10 < 3 else 80.0 for tick in range(80)]
-    assert not found(tmp_path, busy(values), marks=marks)
+    assert not found(tmp_path, busy(values), spans=spans)
     assert kind(tmp_path, busy(values)) == "input_bound"
 
 
@@ -218,7 +218,7 @@ def test_the_clock_of_an_idle_gpu_is_not_held_down(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("marks", "without"),
+    ("spans", "without"),
     [
         (until(4), ()),
         (tuple(("step", float(n), n + 0.9, {}) for n in range(20)), ()),
@@ -227,16 +227,16 @@ def test_the_clock_of_an_idle_gpu_is_not_held_down(tmp_path: Path) -> None:
     ids=["short", "short steps", "gap"],
 )
 def test_no_sentence_where_too_little_was_measured(
-    tmp_path: Path, marks: Marks, without: Any
+    tmp_path: Path, spans: Spans, without: Any
 ) -> None:
     assert found(tmp_path, busy(99), others(42)), "with enough of it there is one"
-    assert not found(tmp_path, busy(99), others(42), marks, without=without)
+    assert not found(tmp_path, busy(99), others(42), spans, without=without)
 
 
 def test_a_lost_gpu_leaves_nothing_sure(tmp_path: Path) -> None:
     gpus: dict[str, Values] = {"gpu0": [99.0] * 20, "gpu1": [99.0] * 10 + [None] * 10}
     more: dict[str, Values] = {f"gpu{n}/SM activity (%)": [80.0] * 20 for n in range(2)}
-    trace = gpumon.read(write(tmp_path / "t", gpus, marks=until(20), more=more))
+    trace = gpumon.read(write(tmp_path / "t", gpus, spans=until(20), more=more))
     frame = trace.recording.frame
     frame.loc[10:, [key for key in frame if key.startswith("gpu1/")]] = math.nan
     assert trace.summary().query("device == 'gpu1'")["measured (s)"].iloc[1] == 10

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpumon_tools import Marks, data_of, row_of, said_by, write
+from gpumon_tools import Spans, data_of, row_of, said_by, write
 from matplotlib.collections import PolyCollection
 from runner_tools import wait_for
 from test_charts import lanes
@@ -22,7 +22,7 @@ from gpumon.drawing import timeline
 STEPS: list[float | None] = [100, 100, 100, *[None] * 6, 20, 20, 20]
 HOLE = range(3, 9)
 GAP = (3.0, 9.0)
-TRAIN: Marks = (("train", 0.0, 12.0, {"items": 600}),)
+TRAIN: Spans = (("train", 0.0, 12.0, {"items": 600}),)
 
 
 def holed(folder: Path, **more: Any) -> gpumon.Trace:
@@ -39,12 +39,12 @@ def test_a_hole_is_nan_and_an_event(tmp_path: Path) -> None:
 
 
 def test_a_hole_is_in_no_sum_and_no_mean(tmp_path: Path) -> None:
-    found = row_of(holed(tmp_path, marks=TRAIN))
+    found = row_of(holed(tmp_path, spans=TRAIN))
     assert (found["seconds"], found["measured (s)"]) == (12, 6)
     assert found["utilisation mean (%)"] == pytest.approx(60)
     assert found["energy (J)"] == pytest.approx(600)  # 100 W for the six seconds
     assert found["energy covers (s)"] == pytest.approx(6)
-    together = row_of(holed(tmp_path, marks=TRAIN), device="gpus")
+    together = row_of(holed(tmp_path, spans=TRAIN), device="gpus")
     assert together["energy (J)"] == pytest.approx(600)
     # 50 items/s at 100 W: the items of the hole are left out as its joules are.
     assert together["items/J"] == pytest.approx(0.5)
@@ -52,14 +52,14 @@ def test_a_hole_is_in_no_sum_and_no_mean(tmp_path: Path) -> None:
 
 def test_the_counters_growth_in_a_hole_is_left_out_too(tmp_path: Path) -> None:
     counter: list[float | None] = [0, 100, 200, *[None] * 6, 5000, 5100, 5200]
-    found = row_of(holed(tmp_path, marks=TRAIN, energy=counter))
+    found = row_of(holed(tmp_path, spans=TRAIN, energy=counter))
     assert found["energy (J)"] == pytest.approx(400)
     assert found["energy covers (s)"] == pytest.approx(4)
 
 
 def test_holes_at_the_start_and_at_the_end(tmp_path: Path) -> None:
     steps: list[float | None] = [*[None] * 5, 40, 40, *[None] * 5]
-    path = write(tmp_path / "t", {"gpu0": steps}, without=[*range(5), *range(7, 12)], marks=TRAIN)
+    path = write(tmp_path / "t", {"gpu0": steps}, without=[*range(5), *range(7, 12)], spans=TRAIN)
     trace = gpumon.read(path)
     assert [(gap["t"], gap["seconds"]) for gap in trace.recording.gaps] == [(0, 5), (7, 5)]
     assert row_of(trace)["measured (s)"] == pytest.approx(2)
@@ -67,7 +67,7 @@ def test_holes_at_the_start_and_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_program_that_outlives_its_sampler_leaves_a_gap(tmp_path: Path) -> None:
-    path = write(tmp_path / "t", {"gpu0": [80] * 4}, marks=(("train", 0.0, 20.0, {"items": 20}),))
+    path = write(tmp_path / "t", {"gpu0": [80] * 4}, spans=(("train", 0.0, 20.0, {"items": 20}),))
     lines = path.with_name("t.jsonl").read_text().splitlines()[:-1]  # it was killed: no end
     path.with_name("t.jsonl").write_text("\n".join(lines) + "\n")
     trace = gpumon.read(path)

@@ -98,7 +98,7 @@ def test_a_full_disk_costs_the_samples_of_its_time(
 
 
 @pytest.mark.parametrize("fault", [errno.ENOSPC, TORN])
-def test_a_full_disk_costs_no_mark(
+def test_a_full_disk_costs_no_phase(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: int
 ) -> None:
     path = write(tmp_path / "t", {"gpu0": [50.0] * 8})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import fake_nvml
 import pytest
-from gpumon_tools import Marks, Play, changes, gpu, played, python, reasons_of, said_by, write
+from gpumon_tools import Play, Spans, changes, gpu, played, python, reasons_of, said_by, write
 from gpumon_tools import play_fixture as play_fixture
 
 import gpumon
@@ -136,9 +136,9 @@ def test_a_lost_gpus_part_is_in_no_sum(tmp_path: Path) -> None:
     lost = {"t": 4.0, "event": "device lost", "device": "gpu0", "reason": "GPU is lost"}
     energies: tuple[list[float | None] | None, ...] = (None, [100.0 * n for n in range(10)])
     for name, energy in zip("ab", energies, strict=True):
-        marks: Marks = (("early", 0.0, 3.0, {"items": 30}), ("late", 3.0, 10.0, {"items": 70}))
+        spans: Spans = (("early", 0.0, 3.0, {"items": 30}), ("late", 3.0, 10.0, {"items": 70}))
         gpus: dict[str, list[float | None]] = {"gpu0": [50.0] * 10, "gpu1": [50.0] * 10}
-        path = write(tmp_path / name, gpus, energy=energy, events=[lost], marks=marks)
+        path = write(tmp_path / name, gpus, energy=energy, events=[lost], spans=spans)
         lines = path.with_name(f"{name}.jsonl").read_text().splitlines()
         places = (0, 1, 2, 8) if energy else (0, 1, 2)  # gpu0's series, from 4 s on
         for number in range(6, 12):

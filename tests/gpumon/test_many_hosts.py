@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpumon_tools import ROOT, Marks, said_by, write
+from gpumon_tools import ROOT, Spans, said_by, write
 from runner_tools import wait_for
 
 import gpumon
@@ -120,8 +120,8 @@ def test_mpiexecs_hosts_state_how_far_their_clocks_are_apart(
     trace = gpumon.read(tmp_path / "t*")
     (told,) = trace.recording.header["clocks"]
     assert told.startswith("The clock of other was ") and told.endswith("run, and is corrected.")
-    marks = (tmp_path / "t-rank1.phases.jsonl").read_text().splitlines()
-    (apart,) = [found["clock"] for found in map(json.loads, marks) if "clock" in found]
+    lines = (tmp_path / "t-rank1.phases.jsonl").read_text().splitlines()
+    (apart,) = [found["clock"] for found in map(json.loads, lines) if "clock" in found]
     assert abs(apart["ahead (s)"] - AHEAD_THERE) <= apart["within (s)"] < 1
     phases = trace.phases()
     begun = phases[phases["phase"].str.endswith("train")].set_index("rank")["start (s)"]
@@ -173,12 +173,12 @@ AHEAD = {"boot": "boot-a", "ahead (s)": 4000.0, "within (s)": 0.002, "wall (s)":
 
 
 def two_hosts(folder: Path, *clocks: Any) -> gpumon.Trace:
-    """n2 marks at the moment at which n1 does; its clocks are 4000 s and 100 s ahead."""
-    marks: Marks = (("train", 2.0, 5.0, {}),)
+    """n2 begins its phase at the same moment as n1; its clocks are 4000 s and 100 s ahead."""
+    spans: Spans = (("train", 2.0, 5.0, {}),)
     six: list[float | None] = [10, 20, 30, 40, 50, 60]
-    write(folder / "t", {"gpu0": six}, marks=marks, host="n1")
+    write(folder / "t", {"gpu0": six}, spans=spans, host="n1")
     there: dict[str, Any] = {"start": 5000.0, "unix": 1.8e9 + 100, "host": "n2", "boot": "boot-b"}
-    write(folder / "t-rank1", {"gpu0": six}, rank=1, marks=marks, **there)
+    write(folder / "t-rank1", {"gpu0": six}, rank=1, spans=spans, **there)
     with (folder / "t-rank1.phases.jsonl").open("a") as file:
         file.writelines(json.dumps({"gpumon phases": 1, "clock": clock}) + "\n" for clock in clocks)
     return gpumon.read(folder / "t*")
@@ -211,7 +211,7 @@ def test_clocks_that_none_measured_are_said_to_be_unknown(tmp_path: Path, clocks
 
 
 def test_a_trace_named_twice_counts_once(tmp_path: Path) -> None:
-    path = write(tmp_path / "t", {"gpu0": [10.0] * 4}, marks=(("train", 0, 4, {"items": 8}),))
+    path = write(tmp_path / "t", {"gpu0": [10.0] * 4}, spans=(("train", 0, 4, {"items": 8}),))
     for other in (path, path.with_name("t.jsonl"), f"{path}*"):
         names = [path, other]
         trace = gpumon.read(names)

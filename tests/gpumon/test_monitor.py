@@ -89,8 +89,8 @@ def test_the_sampler_is_a_light_process_of_its_own(tmp_path: Path) -> None:
 
 def test_child_processes_mark_in_the_same_trace(tmp_path: Path) -> None:
     with gpumon.Monitor(tmp_path / "trace", interval=0.02) as monitor, monitor.phase("run"):
-        marks = "with marker.phase('train', items=10), marker.phase('step'): pass"
-        code = f"import pickle\nmarker = pickle.loads({pickle.dumps(monitor)!r})\n{marks}"
+        phases = "with marker.phase('train', items=10), marker.phase('step'): pass"
+        code = f"import pickle\nmarker = pickle.loads({pickle.dumps(monitor)!r})\n{phases}"
         for _ in range(2):
             assert python("-c", code).returncode == 0
     phases = monitor.read().phases()
@@ -104,7 +104,7 @@ def test_child_processes_mark_in_the_same_trace(tmp_path: Path) -> None:
 
 
 def test_tasks_and_threads_have_phases_of_their_own(tmp_path: Path) -> None:
-    marker = gpumon.Marker(tmp_path / "marks")
+    marker = gpumon.Marker(tmp_path / "phases")
 
     async def task(name: str, turns: list[asyncio.Event]) -> None:
         with marker.phase(name):
@@ -125,7 +125,7 @@ def test_tasks_and_threads_have_phases_of_their_own(tmp_path: Path) -> None:
     asyncio.run(both())
     with marker.phase("after"):
         pass
-    lines = [json.loads(line) for line in (tmp_path / "marks").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "phases").read_text().splitlines()]
     opened = [line[4] for line in lines if line[0] == "B"]
     assert sorted(opened) == [
         *("after", "run", "run/a", "run/a/step", "run/b", "run/b/step", "run/thread")
@@ -133,7 +133,7 @@ def test_tasks_and_threads_have_phases_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_phase_decorates_functions_and_coroutines(tmp_path: Path) -> None:
-    marker = gpumon.Marker(tmp_path / "marks")
+    marker = gpumon.Marker(tmp_path / "phases")
 
     @marker.phase("load", kind="fast")
     def load(depth: int) -> int:
@@ -146,7 +146,7 @@ def test_a_phase_decorates_functions_and_coroutines(tmp_path: Path) -> None:
         def batches() -> Iterator[int]:
             yield 1
 
-    lines = [json.loads(line) for line in (tmp_path / "marks").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "phases").read_text().splitlines()]
     opened = [(line[4], line[5]) for line in lines if line[0] == "B"]
     assert opened == [("load", {"kind": "fast"}), ("load/load", {"kind": "fast"})]
     assert len(lines) == 4

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from gpumon_tools import START, Marks, row_of, write
+from gpumon_tools import START, Spans, row_of, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +20,7 @@ from gpumon import stats
 
 
 def test_means_are_over_time_within_the_phases_own_edges(tmp_path: Path) -> None:
-    write(tmp_path / "t", {"gpu0": [0, 100, 50, 0]}, marks=(("train", 0.5, 2.5, {"items": 20}),))
+    write(tmp_path / "t", {"gpu0": [0, 100, 50, 0]}, spans=(("train", 0.5, 2.5, {"items": 20}),))
     trace = gpumon.read(tmp_path / "t")
     row = row_of(trace, "train", "gpu0")
     assert row["seconds"] == pytest.approx(2)
@@ -45,12 +45,12 @@ def test_missing_values_are_neither_zero_nor_time(tmp_path: Path) -> None:
 
 
 def test_repeats_join_or_stand_apart_and_items_count_once(tmp_path: Path) -> None:
-    marks: Marks = (
+    spans: Spans = (
         ("train", 0.0, 1.0, {"epoch": 1, "items": 10}),
         ("train/step", 0.0, 0.5, {"items": 4}),
         ("train", 2.0, 3.0, {"epoch": 2, "items": 30}),
     )
-    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [0, 0, 100, 0]}, marks=marks))
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [0, 0, 100, 0]}, spans=spans))
     row = row_of(trace, "train", "gpu0")
     assert (row["count"], row["seconds"], row["items"]) == (2, 2, 40)
     assert row_of(trace, "(all)", "gpu0")["items"] == 40
@@ -86,8 +86,8 @@ def test_weights_share_out_exactly_the_spans(
 
 def test_ranks_of_one_machine_merge_exactly_and_shared_devices_once(tmp_path: Path) -> None:
     # One boot: the monotonic clock counts, whatever wall time says.
-    marks: Marks = (("train", 0, 3, {"items": 5}),)
-    a = write(tmp_path / "a", {"gpu0": [10, 10, 10]}, rank=0, marks=marks)
+    spans: Spans = (("train", 0, 3, {"items": 5}),)
+    a = write(tmp_path / "a", {"gpu0": [10, 10, 10]}, rank=0, spans=spans)
     b = write(
         tmp_path / "b",
         {"gpu0": [99, 99, 99], "gpu1": [30, 30, 30]},
@@ -95,7 +95,7 @@ def test_ranks_of_one_machine_merge_exactly_and_shared_devices_once(tmp_path: Pa
         unix=1.8e9 + 77,
         rank=1,
         process=8,
-        marks=marks,
+        spans=spans,
     )
     trace = gpumon.read([a, b])
     assert [device["name"] for device in trace.devices] == ["gpu0", "gpu1", "host"]
@@ -114,8 +114,8 @@ def test_ranks_of_one_machine_merge_exactly_and_shared_devices_once(tmp_path: Pa
 
 
 def test_csv_round_trip(tmp_path: Path) -> None:
-    marks: Marks = (("train", 1.0, 2.0, {}),)
-    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [1, None, 3]}, marks=marks))
+    spans: Spans = (("train", 1.0, 2.0, {}),)
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [1, None, 3]}, spans=spans))
     table = pd.read_csv(trace.export(tmp_path / "t.csv"), index_col=0)
     assert list(table["gpu0/utilisation (%)"].fillna(-1)) == [1, -1, 3]
     assert list(table["phase"].fillna("")) == ["", "train", ""]
@@ -123,12 +123,12 @@ def test_csv_round_trip(tmp_path: Path) -> None:
 
 
 def test_chromes_trace_has_slices_and_counters(tmp_path: Path) -> None:
-    marks: Marks = (
+    spans: Spans = (
         ("train", 1.0, 3.0, {"epoch": 1}),
         ("train/step", 1.0, 2.0, {}),
         ("crossing", 2.5, 4.0, {}),
     )
-    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [10, 10, None, 40]}, marks=marks))
+    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [10, 10, None, 40]}, spans=spans))
     content = json.loads(trace.export(tmp_path / "t.json").read_text())
     assert content["baseTimeNanoseconds"] == 1_800_000_000_000_000_000
     slices = {e["name"]: e for e in content["traceEvents"] if e["ph"] == "X"}
@@ -152,8 +152,8 @@ def test_export_errors_name_the_way_out(tmp_path: Path) -> None:
 
 def test_a_chart_has_a_lane_a_device_and_shows_itself_once(tmp_path: Path) -> None:
     gpus: dict[str, list[float | None]] = {f"gpu{n}": [0.0, 90.0, 90.0, 10.0] for n in range(8)}
-    marks: Marks = (("train", 0.0, 3.0, {"epoch": 1}), ("train/step", 0.0, 1.0, {}))
-    trace = gpumon.read(write(tmp_path / "t", gpus, marks=marks))
+    spans: Spans = (("train", 0.0, 3.0, {"epoch": 1}), ("train/step", 0.0, 1.0, {}))
+    trace = gpumon.read(write(tmp_path / "t", gpus, spans=spans))
     chart = trace.plot(theme="dark", title="A run")
     assert len(chart.axes) == 1 + 8 + 1  # the ribbon, the lanes
     assert chart._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
@@ -167,12 +167,12 @@ def test_a_chart_has_a_lane_a_device_and_shows_itself_once(tmp_path: Path) -> No
 
 @pytest.fixture(scope="module", name="sound")
 def sound_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a trace that has samples, marks and events."""
+    """A folder with a trace that has samples, spans and events."""
     folder = tmp_path_factory.mktemp("sound")
     lost = {"t": 90.0, "event": "device lost", "device": "gpu0", "reason": "off the bus"}
     busy: list[float | None] = [float(number % 7) for number in range(150)]
-    marks: Marks = (("train", 1.0, 20.0, {"items": 8, "epoch": 1}), ("train/step", 2.0, 3.0, {}))
-    write(folder / "t", {"gpu0": busy}, marks=marks, events=[lost])
+    spans: Spans = (("train", 1.0, 20.0, {"items": 8, "epoch": 1}), ("train/step", 2.0, 3.0, {}))
+    write(folder / "t", {"gpu0": busy}, spans=spans, events=[lost])
     return folder
 
 
@@ -188,7 +188,7 @@ def test_of_a_file_that_is_cut_off_anywhere_nothing_is_made_up(
 ) -> None:
     """As a kill or a full disk leaves it."""
     whole = gpumon.read(sound / "t")
-    everything, phases = known(whole), {mark.name for mark in whole.recording.marks}
+    everything, phases = known(whole), {span.name for span in whole.recording.spans}
     shutil.copytree(sound, tmp_path, dirs_exist_ok=True)
     content = (sound / name).read_bytes()
     header = content.find(b"\n") + 1 if name == "t.jsonl" else 0
@@ -196,5 +196,5 @@ def test_of_a_file_that_is_cut_off_anywhere_nothing_is_made_up(
         (tmp_path / name).write_bytes(content[:length])
         cut = gpumon.read(tmp_path / "t")
         assert known(cut) <= everything, length
-        assert {mark.name for mark in cut.recording.marks} <= phases
+        assert {span.name for span in cut.recording.spans} <= phases
         assert name == "t.jsonl" or known(cut) == everything

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpumon_tools import Marks, write
+from gpumon_tools import Spans, write
 
 from gpumon.recording import LONGEST_LINE, MOST_SERIES
 from hostile.case import Case, Content, Lay, laid
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\nred\u202e"
-SAMPLES, MARKS = KEEPS = ("t.jsonl", "t.phases.jsonl")
+SAMPLES, SPANS = KEEPS = ("t.jsonl", "t.phases.jsonl")
 SUMMARY, PLOT, EXPORT = (
     "gpumon summary {}/t",
     "gpumon plot {}/t -o {}/out.png",
@@ -24,8 +24,8 @@ SUMMARY, PLOT, EXPORT = (
 
 
 def sound(path: Path, name: str = "train", **attributes: Any) -> None:
-    marks: Marks = ((name, 0.0, 4.0, {"items": 8, **attributes}),)
-    write(path, {"gpu0": [10.0, 20.0, 30.0, 40.0]}, marks=marks)
+    spans: Spans = ((name, 0.0, 4.0, {"items": 8, **attributes}),)
+    write(path, {"gpu0": [10.0, 20.0, 30.0, 40.0]}, spans=spans)
 
 
 def trace(content: Content, command: str = SUMMARY, file: str = SAMPLES) -> Lay:
@@ -70,7 +70,7 @@ DAMAGED = "1 damaged line of t left out"
 LEFT_OUT = [
     ("torn line", '[4, 0, 5{"t": 4, "ev', SUMMARY, SAMPLES),
     ("sample nested deep", "[4, 0, " + "[" * 99_999 + "]" * 99_999 + "]", PLOT, SAMPLES),
-    ("mark of text", '["B", "1", 7, 9, "x", {}]', PLOT, MARKS),
+    ("span of text", '["B", "1", 7, 9, "x", {}]', PLOT, SPANS),
 ]
 
 
