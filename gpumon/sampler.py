@@ -53,7 +53,7 @@ def collect_sources(
     root = config["process_root"]
     sources += [*host_sources(), process_source(root), limit_source(root)]
     for source in sources:
-        source.probe()
+        source.first_read()
     return sources, devices, nvml
 
 

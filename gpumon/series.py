@@ -51,7 +51,7 @@ class Source:
             for s in self.series
         ]
 
-    def probe(self) -> None:
+    def first_read(self) -> None:
         """Read once; what can never work keeps its series, with the reason."""
         if self.dead:
             return

@@ -88,7 +88,7 @@ def recipes() -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
         own = str(own_networks.recipe_of_all(Path(folder) / "own"))
         for devices, recipe in product((2, 1), (own, *DATA)):
-            name = recipe if recipe in DATA else "own network and reader"
+            name = recipe if recipe in DATA else "custom network and reader"
             given: list[str | Path] = ["--recipe", recipe, "--devices", str(devices)]
             if recipe in DATA:
                 layout, *options = DATA[recipe]

@@ -60,7 +60,7 @@ def listed(text: str) -> list[str]:
     """The parts of an option's value between its commas."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
-        raise argparse.ArgumentTypeError("give at least one")
+        raise argparse.ArgumentTypeError("give at least one value")
     return parts
 
 

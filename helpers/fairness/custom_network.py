@@ -15,7 +15,7 @@ from helpers.fairness.check_results import Check
 from helpers.networks.weights import Weights
 from helpers.recipe import Recipe
 
-OWN = "own network"
+OWN = "custom network"
 
 SINGLE = 1e-2
 """Limit of the gradients' relative distance in float32, for a network that computes in nothing

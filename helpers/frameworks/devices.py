@@ -191,7 +191,7 @@ def _number(what: str, value: object) -> int | None:
     except ValueError:
         raise UserError(f"{what} '{value}': give a number, or auto") from None
     if number < 1:
-        raise UserError(f"{what} {number}: give at least one")
+        raise UserError(f"{what} {number}: must be 1 or more")
     return number
 
 

@@ -67,7 +67,7 @@ def test_they_train_and_tell_the_classes_apart(said: list[str]) -> None:
         assert found["data"]["classes"] == ["square", "ring", "cross", "bar", "disc"]
         checks = {check["check"]: check for check in found["fairness"]["checks"]}
         assert not [name for name, check in checks.items() if check["verdict"] == "fail"]
-        assert "own network" in checks["logits, evaluation"]["reason"]
+        assert "custom network" in checks["logits, evaluation"]["reason"]
         assert checks["gradients, n devices / one"]["verdict"] == "pass"
         assert found["test"]["top1_low"] > 0.2, "no better than chance"
     page = (paths.RUNS / BATCH / "report.html").read_text(encoding="utf-8")

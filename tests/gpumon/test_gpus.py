@@ -31,7 +31,7 @@ def test_series_come_out_exactly_as_the_driver_gave_them(play: Play) -> None:
         samples=64,  # memory is read every 0.5 s
     )
     frame = trace.to_pandas()
-    # The first reading (for memory the first three) is a probe's, before the first sample.
+    # The first reading (for memory the first three) comes before the first sample.
     assert changes(list(frame["gpu0/utilisation (%)"])) == [10, 20, 30, 100]
     assert changes(list(frame["gpu0/memory utilisation (%)"])) == [1, 2, 3, 4]
     assert changes(list(frame["gpu0/memory used (MiB)"])) == [700, 800, 900]

@@ -1,4 +1,4 @@
-"""What holds of somebody's own network in every framework, with a small one for each."""
+"""What holds of a custom network in every framework, with a small one for each."""
 
 from pathlib import Path
 
@@ -213,7 +213,7 @@ def recipe_of(folder: Path, module: str, code: str | None = None, name: str = "n
 
 
 def recipe_of_classes(folder: Path, module: str) -> Path:
-    """Own network and own reader, momentum, warm-up and drops; of a network without dropout."""
+    """Custom network and reader, momentum, warm-up and drops; of a network without dropout."""
     folder.mkdir(parents=True)
     code = NETS[module].replace("Dropout(0.1", "Dropout(0.0")
     (folder / "mine.py").write_text(code + READER)

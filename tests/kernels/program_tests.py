@@ -152,7 +152,7 @@ def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
 def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(
     adapter: OfPrograms, notebook: str, tmp_path: Path
 ) -> None:
-    """Own network, own reader, classes, momentum, warm-up and drops."""
+    """Custom network and reader, classes, momentum, warm-up and drops."""
     recipe = own_networks.recipe_of_classes(tmp_path / "recipe", adapter.module)
     assert_own_resumes(notebook, tmp_path, recipe)
 

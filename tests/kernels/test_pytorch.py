@@ -142,7 +142,7 @@ def test_a_resnet_with_another_epsilon_is_caught() -> None:
 
 
 def own_gradients(folder: Path, gradients: Any, code: str | None = None) -> Any:
-    """The fairness check's row of n devices against one, of somebody's own network."""
+    """The fairness check's row of n devices against one, of a custom network."""
     recipe = own_networks.read(own_networks.recipe_of(folder, "pytorch", code))
     initial = custom.initial(framework, recipe, 5)
 

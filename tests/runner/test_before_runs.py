@@ -10,8 +10,8 @@ import fake_nvml
 import pytest
 from data_prep_tools import make_folder
 from fake_nvml import A100, uuid
-from probe_tools import HANGS, plant, probed
 from runner_tools import BEGIN, FINISH, Suite, wait_for
+from self_test_tools import HANGS, plant, self_tests
 
 from helpers import paths, record
 from helpers.frameworks import devices
@@ -56,7 +56,7 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_continues_stand_in(su
     said, _ = running.communicate(timeout=400)
     assert running.returncode == 1 and "\x1b" not in said, said  # a log gets lines
     assert list(suite.states("b").values()) == ["finished", "skipped", "finished"]
-    assert probed(suite.folder) == [f"pytorch {uuid(0)}", f"mxnet {uuid(0)}"]
+    assert self_tests(suite.folder) == [f"pytorch {uuid(0)}", f"mxnet {uuid(0)}"]
     lines = [line.strip() for line in said.splitlines()]
     begun = next(number for number, line in enumerate(lines) if line.startswith("[1/3]"))
     assert lines.index(f"warning: {FAILED}") < begun, "all of them before the first run"
@@ -76,9 +76,9 @@ def test_each_kernel_once_for_each_set_of_gpus(suite: Suite) -> None:
     for name in ("PyTorch_MultiGPU", "PyTorch_MultiGPU_DataParallel"):
         suite.notebook(name, BEGIN, FINISH, kernel="pytorch")
     assert suite.compare("--dry-run", "--devices", "1,2") == 0
-    assert probed(suite.folder) == []
+    assert self_tests(suite.folder) == []
     assert suite.compare("--name", "b", "--devices", "1,2") == 0
-    assert probed(suite.folder) == [f"pytorch {uuid(0)}", f"pytorch {uuid(0)},{uuid(1)}"]
+    assert self_tests(suite.folder) == [f"pytorch {uuid(0)}", f"pytorch {uuid(0)},{uuid(1)}"]
 
 
 @pytest.mark.usefixtures("gpus")

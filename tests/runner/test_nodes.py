@@ -89,5 +89,5 @@ def test_more_devices_than_cores_are_refused_on_one_node(monkeypatch: pytest.Mon
     assert plan.cores_here() == "auto", "of a login node's cores none are known"
     plan = plan_on(1, monkeypatch, [1, 2], nnodes=[2], cores_per_device="4")
     assert (plan.cores_per_device, plan.cores_here()) == (4, 4)
-    with pytest.raises(UserError, match="cores_per_device 0: give at least one"):
+    with pytest.raises(UserError, match="cores_per_device 0: must be 1 or more"):
         plan_on(1, monkeypatch, [1], nnodes=[2], cores_per_device="0")

@@ -11,8 +11,8 @@ import fake_nvml
 import numpy as np
 import pytest
 from fake_nvml import H100
-from probe_tools import HANGS, plant, probed
 from runner_tools import Suite, wait_for
+from self_test_tools import HANGS, plant, self_tests
 
 from helpers import paths
 from helpers.__main__ import main
@@ -132,4 +132,4 @@ def test_the_command_on_gpus_stand_in(small: Path) -> None:
     said = f"pytorch: python {platform.python_version()}, small {np.__version__}"
     assert said in done.stdout and "testing pytorch on 2 GPUs" in done.stderr
     both = f"{fake_nvml.uuid(1)},{fake_nvml.uuid(0)}"
-    assert probed(small) == [f"pytorch {both}", f"pytorch {fake_nvml.uuid(1)}"]
+    assert self_tests(small) == [f"pytorch {both}", f"pytorch {fake_nvml.uuid(1)}"]

@@ -14,7 +14,7 @@ import fake_nvml
 import pytest
 from data_prep_tools import make_folder
 from fake_nvml import A100, H100, V100, uuid
-from probe_tools import plant
+from self_test_tools import plant
 from runner_tools import BEGIN, FINISH, Suite
 
 from helpers import paths
@@ -139,7 +139,7 @@ def seen_by_a_run(suite: Suite, machine: str, *asked: str, **more: str) -> dict[
     keep = "devices_asked = devices"  # before the module of that name is imported
     suite.data = make_folder(suite.folder / "many", patients=100, images=5, size=38)
     lay_suite(suite, BEGIN, keep, GIVEN, FINISH, pytorch="gpu")
-    plant(suite.folder, "pytorch")  # to be probed in the place of PyTorch, which the lab has not
+    plant(suite.folder, "pytorch")  # to be tested in the place of PyTorch, which the lab has not
     done = run(machine, *suite.command("--name", "seen", *asked), **more)
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = (suite.folder / "runs" / "seen").glob("*/seen.json")

@@ -149,7 +149,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("#\nepochs = 0", "epochs is 0: give a whole number from 1"),
         ("epochs = [1, 2]", "epochs: Expected `int | str`, got `array`"),
         ("repeats = 99999", "runs; plan 10000 or fewer"),
-        ("devices = [0]", ": devices 0: give at least one"),
+        ("devices = [0]", ": devices 0: must be 1 or more"),
         ("frameworks = ['zoo']", "unknown framework 'zoo': the frameworks are pytorch"),
         ("frameworks = ['keras']\nnotebooks = ['x']", "give only one of them"),
         ("precision = ['fp32', 'int8']", "precision: Invalid enum value 'int8'"),

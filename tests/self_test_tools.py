@@ -17,7 +17,7 @@ import numpy as np
 from helpers.fairness import reference
 
 HERE = Path(__file__).parent
-with (HERE / "probed").open("a") as file:
+with (HERE / "begun").open("a") as file:
     file.write(f"{Path(__file__).stem} {os.environ.get('CUDA_VISIBLE_DEVICES')}\\n")
 
 
@@ -84,7 +84,7 @@ def plant(folder: Path, kernel: str, fault: str = "") -> Path:
     return python
 
 
-def probed(folder: Path) -> list[str]:
+def self_tests(folder: Path) -> list[str]:
     """Each self-test that was begun: the framework, and the GPUs that it was given."""
-    told = folder / "planted" / "probed"
+    told = folder / "planted" / "begun"
     return told.read_text(encoding="utf-8").splitlines() if told.exists() else []
