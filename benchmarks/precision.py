@@ -5,7 +5,7 @@
 
 Time: DenseNet121 on one synthetic batch of 64 px (GPUs: 224 px), by speeds. Learning: from the
 weights of each seed, all precisions train on the same batches of generated X-rays of 32 px, on CPUs
-a narrow DenseNet. Figures are relative to fp32 in the same round or for the same seed, with 95 %
+a narrow DenseNet. Results are relative to fp32 in the same round or for the same seed, with 95 %
 intervals, of medians for the time and of means for the loss of the last epoch and the AUC. CPUs
 have no instructions for tf32 and few for fp16, which are left out there.
 """

@@ -74,7 +74,7 @@ def usable_cores() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-DRAWN = {"classes", "report_browser", "report_figures", "strange_records"}
+DRAWN = {"classes", "report_browser", "report_numbers", "strange_records"}
 """The tests whose reports have charts, ``test_<name>.py``."""
 
 

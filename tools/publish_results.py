@@ -150,8 +150,8 @@ def cells(runs: pd.DataFrame) -> list[str]:
         (2, "mean_auc", ".3f"),
     ]
     found = []
-    for devices, figure, form in each:
-        middle, low, high = (by_devices.loc[devices, figure + end] for end in ("", "_low", "_high"))
+    for devices, column, form in each:
+        middle, low, high = (by_devices.loc[devices, column + end] for end in ("", "_low", "_high"))
         found.append(f"{middle:{form}} ({low:{form}} to {high:{form}})")
     return found
 

@@ -1,4 +1,4 @@
-"""What the README and the guides name is there: links, commands, options, pages, figures."""
+"""What the README and the guides name is there: links, commands, options, pages, numbers."""
 
 import ast
 import contextlib
@@ -218,7 +218,7 @@ def test_the_site_has_every_page() -> None:
         assert f" - {page.name}\n" in site, f"{page.name} is not in mkdocs.yml"
 
 
-def test_readme_figures_are_those_measured() -> None:
+def test_readme_numbers_are_those_measured() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = re.search(r"^\| \| one device.*?\n\n", text, re.M | re.S)
     assert rows
@@ -229,7 +229,7 @@ def test_readme_figures_are_those_measured() -> None:
     folder = ROOT / "docs" / "results" / "cpu-2-cores" / "demo" / "csv"
     repeats = pd.read_csv(folder / "repeats.csv")
     assert shown.keys() == set(repeats["label"])
-    assert (repeats["runs"] >= 3).all(), "a figure of fewer seeds has no range"
+    assert (repeats["runs"] >= 3).all(), "a number of fewer seeds has no range"
     for label, runs in repeats.groupby("label"):
         assert shown[str(label)] == publish_results.cells(runs)
     for record in folder.parent.glob("*/record.json"):

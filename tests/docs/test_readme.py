@@ -1,4 +1,4 @@
-"""README.md and the pages that start: each figure is that of the file which decides it."""
+"""README.md and the pages that start: each number is that of the file that decides it."""
 
 import re
 import tomllib
@@ -63,10 +63,10 @@ def test_nodes_and_gpus_are_those_that_the_code_knows() -> None:
         assert hopper == ("no" if form == "cpu" else "yes"), name
 
 
-def test_the_annotated_report_has_the_report_s_figures() -> None:
+def test_the_annotated_report_has_the_numbers_of_the_report() -> None:
     page = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
     page = " ".join(page.partition("\n## The first screen\n")[2].partition("\n## ")[0].split())
     report = (DEMO / "report.md").read_text(encoding="utf-8")
     shown = re.findall(r"\d[\d.]* \(\d[\d.]* to \d[\d.]*\)|\d+ %|\d+ of \d+", page)
     assert len(shown) > 6
-    assert [figure for figure in shown if figure not in report] == []
+    assert [number for number in shown if number not in report] == []

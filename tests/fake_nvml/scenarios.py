@@ -23,12 +23,12 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
 STEP = 0.1
 PHASES = [("load", 2.4), ("train", 7.0), ("validate", 1.8), ("train", 7.0), ("validate", 1.8),
           ("test", 2.0)]  # fmt: skip
-Figures = tuple[float, float, float]
+Readings = tuple[float, float, float]
 """Utilisation, SM activity, memory (MiB)."""
-Shape = Callable[[str, float, float, int, random.Random], Figures]
+Shape = Callable[[str, float, float, int, random.Random], Readings]
 
 
-def ok(phase: str, into: float, at: float, gpu: int, rng: random.Random) -> Figures:
+def ok(phase: str, into: float, at: float, gpu: int, rng: random.Random) -> Readings:
     """Full, after a pause for tuning the kernels."""
     if phase == "load":
         return 0, 0, 600
@@ -41,7 +41,7 @@ def ok(phase: str, into: float, at: float, gpu: int, rng: random.Random) -> Figu
     return 88 + rng.gauss(0, 4), 60 + rng.gauss(0, 3), 64000
 
 
-def input_bound(phase: str, into: float, at: float, gpu: int, rng: random.Random) -> Figures:
+def input_bound(phase: str, into: float, at: float, gpu: int, rng: random.Random) -> Readings:
     """The loader is slower than the GPU: bursts of work, then waiting."""
     if phase == "load":
         return 0, 0, 600
@@ -50,7 +50,7 @@ def input_bound(phase: str, into: float, at: float, gpu: int, rng: random.Random
     return (98, 61 + rng.gauss(0, 3), 42000) if work else (rng.random() * 6, rng.random(), 42000)
 
 
-def imbalanced(phase: str, into: float, at: float, gpu: int, rng: random.Random) -> Figures:
+def imbalanced(phase: str, into: float, at: float, gpu: int, rng: random.Random) -> Readings:
     """GPU 0 gathers outputs and gradients; the others wait for it."""
     if phase == "load":
         return 0, 0, 600
@@ -59,7 +59,7 @@ def imbalanced(phase: str, into: float, at: float, gpu: int, rng: random.Random)
     return 52 + rng.gauss(0, 7), 34 + rng.gauss(0, 4), 47000 + 400 * gpu
 
 
-def low_occupancy(phase: str, into: float, at: float, gpu: int, rng: random.Random) -> Figures:
+def low_occupancy(phase: str, into: float, at: float, gpu: int, rng: random.Random) -> Readings:
     """Some kernel always runs, and none of them fills the GPU."""
     if phase == "load":
         return 0, 0, 600

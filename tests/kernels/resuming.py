@@ -46,8 +46,8 @@ def assert_own_resumes(notebook: str, folder: Path, recipe: Path) -> None:
     rows, expected = (record.read(run)["epochs"] for run in (killed, whole))
     assert [row["epoch"] for row in rows] == [row["epoch"] for row in expected]
     for row, other in zip(rows, expected, strict=True):
-        for figure in ("train_loss", "valid_loss", "valid_top1", "learning_rate"):
-            np.testing.assert_allclose(row[figure], other[figure], rtol=1e-3, err_msg=f"{figure}")
+        for metric in ("train_loss", "valid_loss", "valid_top1", "learning_rate"):
+            np.testing.assert_allclose(row[metric], other[metric], rtol=1e-3, err_msg=f"{metric}")
     assert record.read(killed)["checkpoint"]["resumed_after"] == epochs
     found, wanted = (weights.load(run / "weights.safetensors") for run in (killed, whole))
     assert found.keys() == wanted.keys()

@@ -77,8 +77,8 @@ def assert_the_same(folder: Path, name: str, other: str) -> None:
     """A run on two ranks took the steps of another one, and its check was passed."""
     found, one = (record.read(folder / each) for each in (name, other))
     for ours, theirs in zip(found["epochs"], one["epochs"], strict=True):
-        for figure in ("train_loss", "valid_loss", "learning_rate"):
-            assert ours[figure] == pytest.approx(theirs[figure], rel=1e-5)
+        for metric in ("train_loss", "valid_loss", "learning_rate"):
+            assert ours[metric] == pytest.approx(theirs[metric], rel=1e-5)
     each, expected = (weights.load(folder / run / "weights.safetensors") for run in (name, other))
     for weight, array in expected.items():
         np.testing.assert_allclose(each[weight], array, rtol=1e-4, atol=1e-6)

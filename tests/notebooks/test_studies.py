@@ -1,4 +1,4 @@
-"""The studies' last words, from figures made up for them."""
+"""The studies' last words, from numbers made up for them."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The comparison and its report for runs that tell classes: every word and figure follows."""
+"""The comparison and its report for runs that tell classes: every word and number follows."""
 
 import html
 import re
@@ -37,7 +37,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> comparison.Comparison:
     return records.load(tmp_path_factory.mktemp("classes"), *made)
 
 
-def test_published_figures_stand_beside_no_other_network(tmp_path: Path) -> None:
+def test_published_numbers_stand_beside_no_other_network(tmp_path: Path) -> None:
     """Not even beside one run of it and one of the article's."""
     assert published.belong(records.load(tmp_path, records.make()))
     other = records.make("Keras")

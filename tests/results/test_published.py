@@ -1,4 +1,4 @@
-"""The article's figures: those of its notebooks, and none required."""
+"""The article's numbers: those of its notebooks, and none required."""
 
 import copy
 
@@ -8,7 +8,7 @@ import pytest
 from helpers.results import published
 
 
-def test_the_figures_are_those_of_the_notebooks() -> None:
+def test_the_numbers_are_those_of_the_notebooks() -> None:
     numbers = published.results().set_index(["label", "devices"])
     assert numbers.loc[("PyTorch", 4), "seconds"] == 9 * 60 + 43
     rate = numbers.loc[("Keras", 1), "synthetic_images_per_second"]
@@ -19,7 +19,7 @@ def test_the_figures_are_those_of_the_notebooks() -> None:
     assert list(table.loc["PyTorch DataParallel"]) == ["-", "9:28", "-", "-", "0.8126"]
 
 
-def test_missing_figures_stay_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_numbers_stay_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = copy.deepcopy(published.content())
     by_run = {(run["framework"], run["devices"]): run for run in found["runs"]}
     by_run["Keras", 1]["training"]["seconds"] = None

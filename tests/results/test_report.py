@@ -51,7 +51,7 @@ def test_the_page_holds_everything_and_fetches_nothing(made: Path) -> None:
         assert framework in page
 
 
-def test_paired_and_published_figures_have_files_and_one_number_of_devices_no_scaling(
+def test_paired_and_published_numbers_have_files_and_one_number_of_devices_no_scaling(
     made: Path,
 ) -> None:
     pairs = pd.read_csv(made / report.CSV / "paired.csv").set_index("label")
@@ -62,7 +62,7 @@ def test_paired_and_published_figures_have_files_and_one_number_of_devices_no_sc
     assert not (made / report.CSV / "scaling.csv").exists()  # one number of devices only
 
 
-def test_published_figures_are_marked_and_have_their_source(made: Path) -> None:
+def test_published_numbers_are_marked_and_have_their_source(made: Path) -> None:
     for name in (report.HTML, report.MARKDOWN):
         text = (made / name).read_text().partition("The 2018 benchmark by Ilia Karmanov")[2]
         assert "These numbers were not measured here" in text

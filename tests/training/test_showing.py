@@ -11,7 +11,7 @@ from helpers.record import tasks
 from helpers.training import showing
 
 
-def test_the_summary_has_the_figures_of_the_record() -> None:
+def test_the_summary_has_the_numbers_of_the_record() -> None:
     content = records.make("PyTorch")
     said = showing.summary(content).iloc[:, 0]
     rate = content["synthetic"]["images_per_second"]

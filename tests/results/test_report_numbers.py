@@ -1,6 +1,6 @@
-"""Every figure of a report is that of the record's field that it comes from.
+"""Every number in a report is that of the record's field that it comes from.
 
-The records hold a value of its own in every numeric field, so that no figure can be right by
+The records hold a value of its own in every numeric field, so that no number can be right by
 chance. The tables are rounded from what the CSV files hold.
 """
 
@@ -44,7 +44,7 @@ def varied(value: Any, draw: random.Random, key: str = "") -> Any:
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]:
     """The report of six notebooks on one and on two GPUs; its folder, and the records."""
-    folder, draw, made = tmp_path_factory.mktemp("figures"), random.Random(1), []
+    folder, draw, made = tmp_path_factory.mktemp("numbers"), random.Random(1), []
     energy = {"joules": 5e4, "images_per_joule": 0.9, "reason": None}
     for framework, notebook, _ in records.SIX:
         for count in (1, 2):
