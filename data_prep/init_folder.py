@@ -32,7 +32,7 @@ LABEL_PATTERNS = ("*.csv", "*.csv.gz", "*/*.csv", "*/*.csv.gz")
 #: How columns of patients are called, without signs and in lower case.
 PATIENT_COLUMNS = {"patient", "patientid", "subject", "subjectid", "patientnumber", "lesionid"}
 
-#: Columns of 0 and 1 that are no findings.
+#: Columns of 0 and 1 that are not findings.
 NO_FINDINGS = {"sex", "gender", "male", "female", "age", "fold", "split", "id", "index"}
 
 
@@ -253,7 +253,7 @@ def _near_table(folder: Path, tables: Mapping[str, CsvFile]) -> str:
             cells = rows.column(column)
             if {bare_name(text) for text in cells} <= bare:
                 near = near_file(names, cells.iloc[0])
-                return f"{cells.iloc[0]!r} in the column {column!r} of {file} is no image: {near}"
+                return f"{cells.iloc[0]!r} in the column {column!r} of {file} is not an image: {near}"
     return ""
 
 

@@ -42,7 +42,7 @@ from kernels import HERE, KERNELS, VENVS
 
 
 def make_small(venv: Path, maker: Callable[[], Maker]) -> None:
-    """Create an environment that is no kernel from the lock of its name, unless it is there."""
+    """Create an environment that is not a kernel from the lock of its name, unless it exists."""
     name = venv.name.lstrip(".")
     mark, lock = venv / "stamp", HERE / f"{name}.txt"
     same = mark.is_file() and mark.read_text() == lock.read_text()

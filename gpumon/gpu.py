@@ -222,7 +222,7 @@ def cached(members: Callable[[], Iterable[int]]) -> Callable[[], set[int]]:
 
 def _memory(device: Device, own_processes: Callable[[], set[int]]) -> Source:
     """Memory of the program and of others, each of whose processes is an event, once."""
-    api = "nvmlDeviceGetComputeRunningProcesses; unknown processes (a container) are no reading"
+    api = "nvmlDeviceGetComputeRunningProcesses; unknown processes (a container) give no reading"
     names = ("memory mine (MiB)", "memory others (MiB)", "other processes (count)")
     reported: set[int] = set()
 

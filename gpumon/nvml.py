@@ -47,7 +47,7 @@ class Device:
 
 @functools.cache
 def nvml() -> Any:
-    """The pynvml module, imported only when it is wanted."""
+    """The pynvml module, imported only when it is needed."""
     try:
         import pynvml
     except ImportError as error:

@@ -38,7 +38,7 @@ def _attributes(attributes: dict[str, Any]) -> str:
     """Attributes as JSON; where it cannot hold one, their types. A phase never ends a program."""
     try:
         return json.dumps(attributes, default=_plain)
-    except Exception:  # a key that is no text, a circle, and whatever an object raises
+    except Exception:  # a key that is not text, a circle, and whatever an object raises
         return json.dumps({name: f"a {type(value).__name__}" for name, value in attributes.items()})
 
 

@@ -171,7 +171,7 @@ def load(prefix: Path) -> Recording:
 def _lines(path: Path) -> Iterator[Any]:
     """Every whole line of a file, parsed; None for one that is no JSON.
 
-    A last line without its end is being written, or was cut off by a kill, and is no damage.
+    A last line without its end is being written, or was cut off by a kill, and is not damage.
     """
     decode = json.JSONDecoder(object_hook=_plain, parse_constant=lambda _: None).decode
     try:
@@ -204,7 +204,7 @@ def _plain(fields: dict[str, Any]) -> dict[str, Any]:
 def _moment(value: Any, least: float = 0.0) -> float:
     """A number of seconds; ValueError or TypeError for what is none, or lies before another."""
     if isinstance(value, str) or not least <= value < HUGE:
-        raise ValueError(f"{value!r} is no moment")
+        raise ValueError(f"{value!r} is not a number of seconds")
     return float(value)
 
 

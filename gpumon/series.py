@@ -157,7 +157,7 @@ class Scheduler:
                     self.writer.event(now, "failed", series=[place], reason=series.reason)
                 value = None
             elif value is not None:
-                # NaN, too, is no value.
+                # NaN is not a value either.
                 value = round(value, series.digits or None) if -HUGE < value < HUGE else None
             if value != self.values[place]:
                 self.values[place] = value

@@ -33,7 +33,7 @@ LINES = 200
 
 
 def gap_threshold(interval: float) -> float:
-    """Seconds between two samples that are no gap yet: three intervals, and a little lateness."""
+    """Seconds between two samples that are not a gap yet: three intervals, and a little lateness."""
     return 3 * 1.05 * interval
 
 
@@ -125,7 +125,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def send_message(message: str) -> None:
-    """One line to the program through standard output; a closed pipe is no reason to fail."""
+    """One line to the program through standard output; a closed pipe is not an error."""
     with contextlib.suppress(OSError):
         os.write(1, (printable(message) + "\n").encode())
 

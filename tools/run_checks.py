@@ -55,7 +55,7 @@ class Ended(NamedTuple):
     """How a part ended."""
 
     wrong: str
-    """"" if it passed, else why not. What begins with "skipped" is no failure."""
+    """"" if it passed, else why not. What begins with "skipped" is not a failure."""
     processor: float = 0
     """The CPU seconds of its process and of all descendants that a process waited for."""
     seconds: float = 0

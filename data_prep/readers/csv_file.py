@@ -138,7 +138,7 @@ class CsvFile:
                     yield reader.line_num, row
         except csv.Error as error:
             where = f"{self.file}, line {reader.line_num}"
-            raise DataError(f"{where}: no comma-separated values ({error})") from None
+            raise DataError(f"{where}: not comma-separated values ({error})") from None
 
     def _check_widths(self) -> None:
         """Raise `DataError` for a row that has not a cell for each name of the header."""

@@ -168,7 +168,7 @@ def parse_label_file(file: str | os.PathLike[str]) -> Labels:
     bad = ~patients.str.fullmatch(WHOLE_NUMBER)
     rows.refuse("Patient ID", bad, "is not a whole number", patients)
     cells = rows.column("Finding Labels")
-    rows.refuse("Finding Labels", cells.str.strip() == "", "is no finding", cells)
+    rows.refuse("Finding Labels", cells.str.strip() == "", "is not a finding", cells)
     found = table.named_findings(rows, MAPPING, f"the findings are {', '.join(FINDINGS)}")
     return Labels(
         images.tolist(),

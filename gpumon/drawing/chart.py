@@ -41,7 +41,7 @@ STEPS = 50
 LEGEND: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameon": False, "fontsize": 8}
 LEGEND |= {"borderaxespad": 0.2, "borderpad": 0.2}
 LEGEND |= {"handlelength": 1.4, "columnspacing": 1.5, "handletextpad": 0.5}
-# A name is no formula, whatever dollar signs it holds.
+# A name is not a formula, whatever dollar signs it contains.
 CONTEXT: Any = {"font.size": 8.5, "axes.linewidth": 0.6, "text.parse_math": False}
 
 

@@ -139,7 +139,7 @@ def run(given: argparse.Namespace) -> int:
         also = " or the command" if len(chosen) > 1 else ""
         where = tables.located(f"{file.path}{also}") if sweep else where
     merged = sweep | chosen
-    name = merged.pop("name", None)  # a name is no part of a plan
+    name = merged.pop("name", None)  # a name is not part of a plan
     with where:
         plan = plans.make_plan(**merged)
     return run_experiment.run(plan, name=name, **how)

@@ -62,7 +62,7 @@ def run(
         return 0
     if name is not None:
         experiments.check_name(name)
-    import_module("nbformat")  # takes a moment, which is no run's time
+    import_module("nbformat")  # takes a moment, which counts for no run
     with (
         locks.only_one(),
         shutdown.in_order(),

@@ -99,7 +99,7 @@ def test_an_error_is_one_line_that_a_terminal_only_shows() -> None:
     assert str(error) == r"a\x1b[2Jb\nc\r\u2028\u202e\udcff: damaged, fetch it"
     assert printable(str(error)) == str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # as from a worker process
-    endless = str(DataError(f"x.csv: {'M' * 10**6!r} is no finding; remove it"))
+    endless = str(DataError(f"x.csv: {'M' * 10**6!r} is not a finding; remove it"))
     assert endless.startswith("x.csv") and endless.endswith("remove it")
     assert len(endless) < MAX_ERROR_LENGTH + 10
 

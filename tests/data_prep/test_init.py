@@ -185,7 +185,7 @@ def test_from_the_unpacked_set_to_a_recipes_images(
         (
             {"l.csv": "id,label\n1,a\n2,b\n"},
             ["001.png", "002.png"],
-            "'1' in the column 'id' of l.csv is no image: '001.png' is there",
+            "'1' in the column 'id' of l.csv is not an image: '001.png' is there",
         ),
         ({"x.csv": 'a\n"'}, [], "the layout is unknown"),
         ({"l.csv": "id,label\n1,a\n2,b\n"}, ["1.png"], "the layout is unknown"),

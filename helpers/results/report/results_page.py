@@ -28,7 +28,7 @@ TITLE = "Results of all machines"
 
 
 class Collected(NamedTuple):
-    """Collect the runs of each recipe, and a line for each record that is left out."""
+    """The runs of each recipe, and a line for each record that is left out."""
 
     compared: list[Comparison]
     left_out: list[str]
