@@ -253,7 +253,9 @@ def _near_table(folder: Path, tables: Mapping[str, CsvFile]) -> str:
             cells = rows.column(column)
             if {bare_name(text) for text in cells} <= bare:
                 near = near_file(names, cells.iloc[0])
-                return f"{cells.iloc[0]!r} in the column {column!r} of {file} is not an image: {near}"
+                return (
+                    f"{cells.iloc[0]!r} in the column {column!r} of {file} is not an image: {near}"
+                )
     return ""
 
 

@@ -173,7 +173,8 @@ def _plot(options: argparse.Namespace) -> None:
     if others and not options.out and last.suffix in (*PICTURES, ".html"):
         traces = " ".join(map(str, others))
         raise MonitorError(
-            f"{last} is not a trace: to write the chart there, give -o: gpumon plot {traces} -o {last}"
+            f"{last} is not a trace: to write the chart there, give -o: "
+            f"gpumon plot {traces} -o {last}"
         )
     trace = _read(options.trace)
     out = options.out or trace.path.with_name(trace.path.name + ".png")

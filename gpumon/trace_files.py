@@ -33,7 +33,7 @@ LINES = 200
 
 
 def gap_threshold(interval: float) -> float:
-    """Seconds between two samples that are not a gap yet: three intervals, and a little lateness."""
+    """The longest time between samples that is not a gap: three intervals, and a little more."""
     return 3 * 1.05 * interval
 
 

@@ -75,7 +75,9 @@ def place(name: str) -> Path:
     if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)*", name, re.ASCII):
         raise SystemExit(f"{name!r}: name a folder of docs/results, such as nvidia-h100")
     if target.exists() and not (target / "report.html").exists():
-        raise SystemExit(f"{target}: it exists and is not a published experiment; name another folder")
+        raise SystemExit(
+            f"{target}: it exists and is not a published experiment; name another folder"
+        )
     return target
 
 

@@ -75,7 +75,7 @@ class CsvFile:
             raise DataError(f"{file}: not a text file in UTF-8; save it as CSV in UTF-8") from None
         except (ValueError, pd.errors.ParserWarning) as error:
             self._check_widths()
-            raise DataError(f"{file}: no comma-separated values ({error})") from None
+            raise DataError(f"{file}: not comma-separated values ({error})") from None
         if (self.table.iloc[:, -1] == "").any():  # pandas fills short rows in silence
             self._check_widths()
 

@@ -133,7 +133,7 @@ def _list_classes(
 
 
 def _refuse_kinds(found: Catalog, classes: dict[str, dict[str, int]]) -> None:
-    """Raise `DataError` where the folders of a split are not classes, but copies, masks or patients.
+    """Raise `DataError` if the folders of a split are copies, masks or patients instead of classes.
 
     A class that contains only folders, one named as another class, has a copy of the images. Equal
     folders in all classes may be masks; they may also be patients, if each has other groups.

@@ -1,4 +1,4 @@
-"""Run a notebook in a process, or in several, its ranks, on one machine or on several.
+"""Run a notebook in one process or in several (ranks), on one machine or several.
 
 Each runs the whole notebook (``python -m helpers.launch``). ``mpiexec`` starts the ranks
 (``helpers.launch.launchers``), and ends all when one dies. This module waits for them, shows the

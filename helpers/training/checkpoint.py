@@ -99,7 +99,9 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
         ) from None
     if differing := sorted(key for key in about if said["about"].get(key) != about[key]):
         had = ", ".join(f"{key} {said['about'].get(key)}" for key in differing)
-        raise UserError(f"{path}: belongs to another run ({had}); use its settings, or remove this file")
+        raise UserError(
+            f"{path}: belongs to another run ({had}); use its settings, or remove this file"
+        )
     found = replace(
         start,
         weights=under("weights/", arrays),
