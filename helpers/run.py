@@ -26,7 +26,7 @@ from helpers.training.run_state import RunState
 
 
 class Run(RunState):
-    """One run of a notebook, as :func:`helpers.begin` makes it.
+    """One run of a notebook, which :func:`helpers.begin` starts.
 
     ``recipe`` holds the recipe's settings. ``devices`` are the framework's own device objects of
     this machine, ``on_gpu`` says whether they are GPUs, ``workers`` is the number of loader workers
@@ -70,7 +70,7 @@ class Run(RunState):
         return self.devices[local]
 
     def network(self) -> Any:
-        """Build the recipe's network where that is not the notebook's own: ResNets, and yours."""
+        """Build the recipe's network where the notebook does not contain it."""
         networks, recipe = self.framework.networks, self.setup.recipe.recipe
         if recipe.network == "own":
             return networks.own(recipe, self.recipe.outputs)

@@ -42,7 +42,7 @@ def same_weights(held: Mapping[str, np.ndarray], initial: Mapping[str, np.ndarra
 def same_network(
     framework: Any, network: Any, device: Sequence[Any], architecture: str = "densenet121"
 ) -> list[Check]:
-    """Compare a float64 network that has the reference's weights with the reference, on a device."""
+    """Compare a float64 network, with the reference's weights, with the reference on one device."""
     known = reference.load(architecture)
     grey, targets = reference.batch(architecture)
     images = reference.network_input(grey)

@@ -203,7 +203,7 @@ def order(observed: Sequence[Observed], recipe: ScaledRecipe, images: int) -> Ch
     """The images of every epoch, against the order that seed and epoch give.
 
     Process k of a step has block k of the global batch. An image with the labels of another, or one
-    that came twice in an epoch, is wrong; another order is another training.
+    that came twice in an epoch, fails the check; another order makes the training *different*.
     """
     if not observed[0].epochs:
         return Check(ORDER, None, None, "no epoch was trained in this process")
