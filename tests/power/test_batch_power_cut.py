@@ -16,7 +16,7 @@ import pytest
 from power_cut import cut, disk, mounted, why_not
 from processes import own_temporary_folder
 
-pytest.importorskip("nbclient")
+pytest.importorskip("nbformat")
 
 from runner_tools import ROOT, Suite, images_fixture
 
