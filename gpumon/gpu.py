@@ -42,7 +42,7 @@ Holder = tuple[int, float | None]
 
 
 def gpu_sources(device: Device, own_processes: Callable[[], set[int]]) -> list[Source]:
-    """Every source of a device, unprobed; own_processes: those of the recorded program."""
+    """Every source of a device, not read yet; own_processes: those of the recorded program."""
     if device.handle is None:
         return []
     metrics, has_metrics = _gpm(device)
