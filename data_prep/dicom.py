@@ -52,7 +52,7 @@ def _refuse_odd_kinds(file: Any, max_pixels: int) -> None:
         raise ValueError("no pixels in it")
     frames = int(file.get("NumberOfFrames") or 1)
     if frames != 1:
-        raise ValueError(f"{frames} frames; an image is one")
+        raise ValueError(f"{frames} frames; only single-frame images are supported")
     kind = str(file.get("PhotometricInterpretation", ""))
     if not kind.startswith("MONOCHROME") or int(file.get("SamplesPerPixel", 1)) != 1:
         raise ValueError(f"{kind or 'unknown'} pixels; MONOCHROME1 and MONOCHROME2 are read")

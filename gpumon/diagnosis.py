@@ -80,7 +80,7 @@ Found = Optional["tuple[str, dict[str, float]]"]
 
 
 def diagnose(recording: Recording) -> list[Diagnosis]:
-    """The phases of which something is sure, in order of their start; see the module's docstring.
+    """Diagnose the phases whose limit is certain, in order of their start.
 
     A trace without phases counts as one phase, ``(all)``.
     """
@@ -140,7 +140,7 @@ class Phase:
 def phase_of(
     recording: Recording, marked: Sequence[stats.Stretch], rows: Sequence[Row]
 ) -> Phase | None:
-    """What is known of a phase, unless it is too short; rows: those that the summary has of it."""
+    """What is known of a phase; None if it is too short. rows: its rows in the summary."""
     stretches = stats.union(marked)
     seconds = sum(end - start for start, end in stretches)
     stretch = max(LEAST_STRETCH, FEW * recording.step)
@@ -174,7 +174,7 @@ def phase_of(
 def idle_pauses(phase: Phase, device: str) -> tuple[float, int]:
     """The percentage of a phase without work, and the number of pauses.
 
-    Not counted is the pause with which a repeat begins, while its loader fills.
+    The pause with which a repeat begins, while its loader fills, is not counted.
     """
     values = phase.values(device, "utilisation (%)")
     if phase.recording.step > COARSE:
@@ -348,7 +348,7 @@ RULES: Sequence[Callable[[Phase], Found]] = (
 
 
 def sentences(found: Sequence[Diagnosis]) -> list[str]:
-    """As lines for people: ``train: GPU 0 had no work for 51 % of the time, ...``."""
+    """The diagnoses as lines: ``train: GPU 0 had no work for 51 % of the time, ...``."""
     return [
         f"{'' if one.phase == WHOLE else f'{one.phase}: '}"
         f"{one.sentence[:1].upper()}{one.sentence[1:]}."

@@ -62,7 +62,7 @@ def warn(message: str) -> None:
 def warnings_as_lines() -> Iterator[None]:
     """Print a command's warnings as lines, whatever Python's warning filters are.
 
-    A warning that were an error would take the place of a recorded program's exit code.
+    A warning that is an error would replace the exit code of the recorded program.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("always", RuntimeWarning)
@@ -74,7 +74,7 @@ def warnings_as_lines() -> Iterator[None]:
 
 @contextlib.contextmanager
 def required_for(what: str) -> Iterator[None]:
-    """For imports of what a recorder need not have: MonitorError names the extra that brings it."""
+    """Guard an optional import: if it fails, a MonitorError names the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:

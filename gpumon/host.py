@@ -168,7 +168,7 @@ def slurp(path: str) -> bytes:
 def tree(root: int, besides: int | None = None) -> Iterator[int]:
     """A process and its descendants, without walking every process of the machine.
 
-    besides: one of them that is left out, with its own.
+    besides: a descendant that is left out, with its own descendants.
     """
     waiting = [root]
     while waiting:
@@ -243,7 +243,7 @@ def _rate(
 
 
 def busy_and_total(cpus: Collection[int]) -> dict[int, tuple[float, float]]:
-    """Seconds of each of these CPUs that the kernel lists; what a hypervisor took is busy."""
+    """Busy and total seconds of each of these CPUs; what a hypervisor took counts as busy."""
     wanted = {f"cpu{number}".encode(): number for number in cpus}
     found = {}
     with open(f"{PROC}/stat", "rb") as lines:  # noqa: PTH123 (read line by line, often)

@@ -63,7 +63,7 @@ def start(
 
 
 class RankInfo(NamedTuple):
-    """Which of a job's processes this is, and of its host's; None where no launcher says."""
+    """This process's rank in its job and on its host; None if no launcher sets it."""
 
     rank: int | None = None
     local_rank: int | None = None

@@ -65,7 +65,7 @@ class LiveView:
                     shown = changed
 
     def stop(self) -> None:
-        """One last picture of the whole trace, drawn here, and nothing is left behind."""
+        """Show a last picture of the whole trace, and end the process that draws."""
         self._ended.set()
         self._process.kill()
         self._process.wait()

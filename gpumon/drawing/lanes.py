@@ -36,8 +36,7 @@ UNITS = {"C": "°C", "count": "", "bits": ""}
 class Line:
     """One series as percent of its full scale; ``values * scale`` is in ``unit``.
 
-    short: its name at a pointer. low, high: the range of the devices of which the values are the
-    mean.
+    short: its name at the pointer. low, high: the range over the devices whose mean is drawn.
     """
 
     kind: str
@@ -75,7 +74,7 @@ class Lane:
 
 
 def mean_text(value: float, unit: str) -> str:
-    """A mean, for the side of a lane; nothing where nothing is known of it."""
+    """A mean for the side of a lane, or ``no data``."""
     return f"{value:.0f} {unit}" if not math.isnan(value) else f"no data, {unit}"
 
 
@@ -84,7 +83,7 @@ def condense(
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """About ``most`` steps (time, mean, lowest, highest) of a series that has more samples.
 
-    What lasts longer than a step, as a gap may, is one by itself: nothing is drawn into it.
+    A sample that lasts longer than a step, such as a gap, is a step of its own.
     """
     if len(times) <= most:
         return times, values, values, values
@@ -120,7 +119,7 @@ def labels(span: Span) -> list[str]:
 
 
 def merged_spans(spans: Sequence[Span], levels: int = MOST_LEVELS) -> list[Span]:
-    """The outer spans, with those of one name that overlap (several processes) made one."""
+    """The outer spans; those of several processes that have one name and overlap become one."""
     outer = [span for span in spans if span.depth < levels]
     joined: list[Span] = []
     for name in dict.fromkeys(span.name for span in outer):

@@ -54,7 +54,7 @@ class Check:
 
 @dataclass(frozen=True)
 class FairnessCheck:
-    """All checks of one run, and how long they took."""
+    """All checks of one run."""
 
     checks: tuple[Check, ...]
 

@@ -131,7 +131,7 @@ def network_input(pixels: np.ndarray, recipe: Recipe = RECIPES["chexnet"]) -> np
 def arrays(network: str = "densenet121") -> Mapping[str, np.ndarray]:
     """Seeded weights with a BatchNorm that is not the identity, by torchvision's names.
 
-    Made once, and the same for all who ask: read-only.
+    They are made once and shared, so they are read-only.
     """
     return _arrays(network)
 

@@ -58,7 +58,7 @@ def same_network(
 
 
 def same_logits(framework: Any, network: Any, architecture: str) -> Check:
-    """A float64 network with the reference's weights in evaluation mode."""
+    """Compare the logits of a float64 network that has the reference's weights."""
     images = reference.network_input(reference.batch(architecture)[0])
     known = reference.load(architecture)["logits"]
     difference = np.abs(framework.logits(network, images) - known).max()
@@ -71,7 +71,7 @@ def same_in_training(
     network: Any,
     architecture: str = "densenet121",
 ) -> list[Check]:
-    """One pass in training mode: its logits and the running statistics after it."""
+    """Compare one pass in training mode: its logits and the running statistics after it."""
     known, start = reference.load(architecture), reference.arrays(architecture)
     reason = framework.SKIPPED.get("training in float64")
     if reason is not None:

@@ -82,7 +82,7 @@ def start(observed: Sequence[Observed]) -> Check:
 
 
 def rates(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Check:
-    """The optimiser's own rate of steps, against the recipe's schedule."""
+    """Compare the optimiser's own learning rates with the recipe's schedule."""
     found = np.array([rate for each in observed for _, rate in each.rates])
     wanted = [recipe.learning_rate_at(step, steps) for each in observed for step, _ in each.rates]
     if not len(found):
@@ -146,7 +146,7 @@ def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
 
 
 def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Check:
-    """Steps that the loop's clock counted, updates that the optimiser did, images that came."""
+    """Check the steps that the clock counted, the optimiser's updates and the images received."""
     own = steps * recipe.recipe.batch_size * recipe.devices // len(observed)
     wrong: dict[str, float] = {}
     for each in observed:
@@ -250,7 +250,7 @@ def precision(observed: Sequence[Observed], recipe: Recipe, on_gpu: bool) -> Che
 
 
 def evaluated(observed: Sequence[Observed]) -> list[Check]:
-    """The rows to which the test belongs, too: of images and of weights."""
+    """The rows on images and weights of all evaluations, the test included."""
     moments = [each.moments for each in observed]
     weights = [weight_checks.evaluated(moments), weight_checks.together(moments)]
     return [evaluations(observed), *weights]

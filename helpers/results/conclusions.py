@@ -10,7 +10,7 @@ from helpers.results.comparison import Comparison, devices
 from helpers.results.ranking import unranked
 from helpers.results.repeated_runs import field
 from helpers.results.runs import frame
-from helpers.results.shared_settings import differences, of_own_networks, unequal
+from helpers.results.shared_settings import differences, of_custom_networks, unequal
 from helpers.results.tables import time_text
 
 UNRANKED = "not ranked here"
@@ -115,7 +115,7 @@ def fairness(compared: Comparison) -> Answer:
         return Answer(question, "unknown", "No run has finished.")
     failed = dict.fromkeys(e.label for e in runs if comparability.failed(e.content))
     differ = [what for what, _ in differences(runs)]
-    own = of_own_networks(runs)
+    own = of_custom_networks(runs)
     variants: dict[str, dict[str, None]] = {}
     for entry in runs:
         if changed := comparability.variants(entry.content):

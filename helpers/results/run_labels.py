@@ -77,7 +77,7 @@ def schedule(recipe: dict[str, Any]) -> str:
     return str(recipe["lr_scaling"]) + said
 
 
-def own_code(recipe: dict[str, Any]) -> str:
+def custom_code(recipe: dict[str, Any]) -> str:
     """``mine.py 3f2a01``, from the files' digests; nothing without custom code."""
     return ", ".join(f"{file} {sha[:6]}" for file, sha in sorted(recipe["code"].items()))
 
@@ -116,6 +116,6 @@ _ELSE: dict[str, Callable[[dict[str, Any]], str]] = {
     "optimiser": lambda c: optimizer(c["recipe"]),
     "learning rate": lambda c: f"rate {c['recipe']['learning_rate']:g}",
     "schedule": lambda c: schedule(c["recipe"]),
-    "code": lambda c: own_code(c["recipe"]) or "no custom code",
+    "code": lambda c: custom_code(c["recipe"]) or "no custom code",
     "text": lambda c: f"recipe {c['recipe']['sha256'][:6]}",
 }

@@ -8,7 +8,7 @@ from typing import Any
 from helpers.recipe import RECIPES, lookup
 from helpers.recipe.settings import must_agree
 from helpers.results.comparison import Comparison, Entry
-from helpers.results.run_labels import optimizer, own_code, schedule
+from helpers.results.run_labels import custom_code, optimizer, schedule
 
 
 def _of_recipe(name: str, content: dict[str, Any]) -> Any:
@@ -94,12 +94,12 @@ _WORK = {
 } | {
     # All splits together: the seed decides which patients are in which.
     "number of images": lambda c: sum(c["data"]["images"].values()),
-    "custom code": lambda c: own_code(c["recipe"]) or "none",
+    "custom code": lambda c: custom_code(c["recipe"]) or "none",
 }
 """The settings that decide what a run computes: if they differ, its times are not ranked."""
 
 
-def of_own_networks(entries: Iterable[Entry]) -> bool:
+def of_custom_networks(entries: Iterable[Entry]) -> bool:
     """Whether several frameworks trained networks for which there is no reference."""
     own = [entry for entry in entries if entry.content["recipe"]["network"] == "own"]
     return len({entry.content["framework"]["name"] for entry in own}) > 1

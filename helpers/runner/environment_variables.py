@@ -16,8 +16,8 @@ from helpers.frameworks import KERNEL_VARIABLES, replicas
 def for_a_kernel(environment: Mapping[str, str]) -> dict[str, str]:
     """``environment`` without what is Python's and IPython's own, and with this checkout first.
 
-    So a kernel runs the code that its runner is of, also where its environment was made for
-    another checkout (a git worktree).
+    So a run uses its runner's code, even if its environment was made for another checkout (a git
+    worktree).
     """
     kept = {k: v for k, v in environment.items() if not k.startswith("PYTHON")}
     kept |= {"PYTHONPATH": str(paths.ROOT), "PYTHONNOUSERSITE": "1", **KERNEL_VARIABLES}

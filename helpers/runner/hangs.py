@@ -72,7 +72,7 @@ class Watch:
                 self._heard(line, name == MOVING)
 
     def close(self) -> None:
-        """The run is over: its files for the watch go."""
+        """Remove the files that the watch reads: the run is over."""
         for name in self._said:
             (self._folder / name).unlink(missing_ok=True)
 

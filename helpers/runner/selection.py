@@ -36,8 +36,7 @@ def chosen(notebooks: Sequence[str], frameworks: Sequence[str]) -> list[Offer]:
     """The named notebooks, or those of the named frameworks; otherwise all except the optional
     ones.
 
-    A row with a word of its own is asked for by that: ``horovod``. A copy is asked
-    for by its notebook's name.
+    An optional row is chosen by its own word, ``horovod``, and a copy by its notebook's name.
     """
     known = framework_notebooks()
     if not known:

@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def in_words(self) -> str:
-        """How it failed, for whose runs are skipped."""
+        """How it failed, as the reason of the runs that are skipped."""
         log = devices.run_name(f"self-test-{self.kernel}", self.devices.count)
         why = f"environment '{self.kernel}' failed its self-test: {self.reason}"
         return f"{why} ({log}.log has the details)"

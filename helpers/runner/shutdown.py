@@ -38,8 +38,8 @@ class _Asked:
 def in_order() -> Iterator[None]:
     """Within this context, the first stop signal is obeyed, and all others are ignored.
 
-    They are so beyond the block, so that the command can still print how it ended. A signal that
-    was ignored before, as under ``nohup``, stays ignored.
+    They stay ignored after the block, so that the command can still print how it ended. A signal
+    that was ignored before, as under ``nohup``, stays ignored.
     """
     before = {n: signal.getsignal(n) for n in _SAID if signal.getsignal(n) is not signal.SIG_IGN}
     _Asked.by, _Asked.raised = None, False

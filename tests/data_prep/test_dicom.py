@@ -145,7 +145,7 @@ def test_run_lengths_and_plain_jpeg_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tags", "says"),
     [
-        ({"NumberOfFrames": 2}, "2 frames; an image is one"),
+        ({"NumberOfFrames": 2}, "2 frames; only single-frame images are supported"),
         ({"PhotometricInterpretation": "RGB", "SamplesPerPixel": 3}, "RGB pixels; MONOCHROME1"),
         ({"PhotometricInterpretation": "PALETTE COLOR"}, "PALETTE"),
         ({"Rows": 65535, "Columns": 65535}, "65535 x 65535 pixels, more than"),

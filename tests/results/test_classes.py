@@ -119,7 +119,7 @@ def test_against_an_older_batch(
     assert re.search(told, capsys.readouterr().out)
 
 
-def test_of_own_networks_none_claims_that_they_are_the_same(tmp_path: Path) -> None:
+def test_of_custom_networks_none_claims_that_they_are_the_same(tmp_path: Path) -> None:
     for own in (False, True):
         folder = tmp_path / str(own)
         for name in ("PyTorch", "MXNet Gluon"):
