@@ -14,8 +14,8 @@ import fake_nvml
 import pytest
 from data_prep_tools import make_folder
 from fake_nvml import A100, H100, V100, uuid
-from self_test_tools import plant
 from runner_tools import BEGIN, FINISH, Suite
+from self_test_tools import plant
 
 from helpers import paths
 from helpers.frameworks import ROWS, capabilities
