@@ -204,7 +204,7 @@ def run(
     if sum("done" in said for said in told) < (order.ranks if order else 1):
         died = f"mpiexec ended with exit code {process.returncode}: see {log}"
         if not order:
-            died = f"the kernel: {failures.how(abs(process.returncode))}: see {log.name}"
+            died = f"the process: {failures.how(abs(process.returncode))}: see {log.name}"
             for number in (said["unwritten"] for said in told if "unwritten" in said):
                 raise OSError(number, os.strerror(number), str(target))
         raise failures.earliest(told, "".join(printed)) or RankError(died)

@@ -52,8 +52,8 @@ def run(
     """Run ``plan``, or continue the experiment ``resume``, and return the exit code.
 
     0: everything finished. 1: a run failed or was skipped, or Compare or the report failed.
-    Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt once the kernel is gone and the
-    record is written. ``stall_minutes`` is as of ``ranks.run``.
+    Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt once the processes have ended and
+    the record is written. ``stall_minutes`` is as of ``ranks.run``.
     """
     if dry_run:
         experiment = experiments.choose(plan, name=name, resume=resume)
