@@ -41,7 +41,7 @@ class Row:
 
     @property
     def word(self) -> str:
-        """What asks for it in ``--frameworks``: ``mxnet``, ``horovod``."""
+        """Its name in ``--frameworks``: ``mxnet``, ``horovod``."""
         return self.kernel if self.optional else self.family.casefold()
 
 

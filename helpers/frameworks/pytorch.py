@@ -180,7 +180,7 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
 
 
 COUNTER = "num_batches_tracked"
-"""BatchNorm's count of its steps, which is no weight."""
+"""BatchNorm's count of its steps, which is not a weight."""
 _UNUSED = ("amsgrad", "maximize", "nesterov", "dampening", "decoupled_weight_decay")
 """Options of PyTorch's optimisers that no recipe uses."""
 _CONSTANTS = {"weight decay": "weight_decay", "momentum": "momentum", "epsilon": "eps"}

@@ -128,7 +128,7 @@ def _timed(
 
 
 def amount(each: Sequence[Mapping[str, Amount]], own: int, *, overflows: bool) -> Check:
-    """Steps that the loop's clock counted, updates that the optimiser did, images that came."""
+    """Check the steps that the clock counted, the optimiser's updates and the images received."""
     wrong: dict[str, int] = {}
     for kind, found in [entry for process in each for entry in process.items()]:
         steps, images = found.wanted, own * found.wanted

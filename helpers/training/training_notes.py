@@ -27,7 +27,7 @@ from helpers.training.step_clock import StepClock
 MOST_PIXELS = 512
 """Images of an epoch of which a process keeps the crops, or of its first batch if that has more."""
 FILLED = -1
-"""The number of what is no image: it fills a batch of an evaluation up to its size."""
+"""The number that is not an image's: it fills up the last batch of an evaluation."""
 LOOKED_AT = 8
 """Images of each evaluation of which the pixels are compared."""
 
