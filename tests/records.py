@@ -292,5 +292,5 @@ def six(batch: Path, **sections: Any) -> list[Path]:
             ("validate", 14.0, 16.0, {"epoch": 1}),
             ("train", 16.0, 26.0, {"epoch": 2}),
         )
-        gpumon_tools.write(folders[-1] / "trace", gpus if number == 0 else {}, marks=marks)
+        gpumon_tools.write(folders[-1] / "trace", gpus if number == 0 else {}, spans=marks)
     return folders

@@ -30,7 +30,7 @@ from helpers.networks import keras as networks
 from helpers.networks.shapes import SHALLOW, shapes
 from helpers.recipe import RECIPES
 
-Model: TypeAlias = keras.Model
+Model: TypeAlias = keras.Model  # type: ignore[misc]
 
 # Whatever ~/.keras/keras.json says.
 keras.config.set_floatx("float32")
