@@ -17,12 +17,13 @@ from typing import Any
 import pandas as pd
 
 from helpers import paths
-from helpers.results import report
+from helpers.results import charts, comparison, report
 from helpers.runner import notebook_links
 
 RESULTS = paths.ROOT / "docs" / "results"
 STUDIES = RESULTS / "cpu-2-cores"
 IN_README = STUDIES / "demo"
+PICTURE = paths.ROOT / "docs" / "images" / "report-seconds.png"
 HOME = (str(paths.ROOT),)
 
 
@@ -184,6 +185,9 @@ def main() -> None:
         page = paths.ROOT / "README.md"
         repeats = pd.read_csv(target / "csv" / "repeats.csv")
         paths.write_atomically(page, readme(page.read_text(encoding="utf-8"), repeats))
+        chart = charts.parts(comparison.load(target))
+        assert chart is not None  # a published experiment has runs
+        chart.figure().savefig(PICTURE, dpi=100)
 
 
 if __name__ == "__main__":
