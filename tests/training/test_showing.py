@@ -22,7 +22,7 @@ def test_the_summary_has_the_numbers_of_the_record() -> None:
 
 def test_a_tests_metrics_are_shown_with_their_intervals(capsys: pytest.CaptureFixture[str]) -> None:
     content = records.make("PyTorch")["test"]
-    run: Any = SimpleNamespace(images=SimpleNamespace(task="multilabel"))
+    run: Any = SimpleNamespace(recipe=SimpleNamespace(task="multilabel"))
     showing.tested(run, content)
     said = capsys.readouterr().out
     mean, low, high = (f"{content[f'mean_{end}']:.3f}" for end in ("auc", "low", "high"))
