@@ -158,7 +158,7 @@ class Finding(TypedDict):
     reason: str | None
 
 
-ClassResult = TypedDict(  # without an image they are None
+ClassResult = TypedDict(  # without an image top1, low and high are None
     "ClassResult", {"class": str, "images": Count, "top1": Share, "low": Share, "high": Share}
 )
 
