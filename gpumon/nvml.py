@@ -170,10 +170,7 @@ def find_devices(
 
 
 def _named(devices: list[Device], entries: list[str]) -> list[Device]:
-    """The devices of these names, NVML indices, or (beginnings of) UUIDs, in this order.
-
-    As CUDA does, it stops at the first entry that it cannot find.
-    """
+    """The devices of these names, indices or starts of UUIDs, up to the first unknown."""
     chosen: list[Device] = []
     for entry in map(str.strip, entries):
         found = [

@@ -53,10 +53,7 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
 def encode_label_files(
     found: Catalog, files: Mapping[str, str] | None, ready: set[str]
 ) -> dict[str, bytes | None]:
-    """Return the label files of the images in `ready`.
-
-    `files` has the file of each image; it is None if all images are in one packed file.
-    """
+    """Return the label files of the images in `ready`; `files` is None for a packed file."""
     findings = found.task == "findings"
     taken = set(found.classes) if findings else set()
 

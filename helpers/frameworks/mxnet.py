@@ -312,10 +312,8 @@ def _moved(model: Model, devices: Sequence[Device]) -> Iterator[None]:
 
 @contextmanager
 def _frozen(model: Model) -> Iterator[None]:
-    """BatchNorm with its running statistics, and no dropout, although gradients are recorded.
-
-    ``record(train_mode=False)`` would do so too, but gives wrong gradients of convolutions.
-    """
+    """BatchNorm with its running statistics, and no dropout, although gradients are recorded."""
+    # ``record(train_mode=False)`` would do so too, but gives wrong gradients of convolutions.
     blocks: list[Any] = []
     model.apply(blocks.append)
     norms = [each for each in blocks if isinstance(each, gluon.nn.BatchNorm)]

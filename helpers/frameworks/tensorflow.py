@@ -163,10 +163,8 @@ def set_epoch(loader: Any, epoch: int) -> None:
 
 
 def _without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """An iterator that ends waits for the thread that tunes it, which may sleep for a minute.
-
-    A data set's own options do not reach those that ``tf.distribute`` iterates on each device.
-    """
+    """An iterator that ends waits for the thread that tunes it, which may sleep for a minute."""
+    # A data set's own options do not reach those that ``tf.distribute`` iterates on each device.
     options = tf.data.Options()
     options.autotune.enabled = False
     return _apply_debug_options(dataset).with_options(options)

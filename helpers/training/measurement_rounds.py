@@ -1,7 +1,4 @@
-"""Interleave a notebook's measurements, so that a slow minute affects all of them.
-
-In each round, every measurement runs once, so what is compared was measured seconds apart.
-"""
+"""Interleave a notebook's measurements, so that a slow minute affects all of them."""
 
 import math
 import time
