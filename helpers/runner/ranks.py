@@ -41,7 +41,7 @@ POLITE_SECONDS = 5.0
 LOOK_SECONDS = 0.05
 LAST_LINES = 1000
 """The last printed lines, in which the launcher names the process that died."""
-_MODULE = re.compile(r"^from helpers\.frameworks import (\w+) as framework$", re.M)
+_MODULE = re.compile(r"^run = helpers\.begin\(\"(\w+)\"", re.M)
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,13 @@ def test_ranks_find_the_programs_that_a_kernel_finds(
     assert told[0]["PATH"] == f"{own}{os.pathsep}{os.environ['PATH']}"
 
 
+def test_a_copy_of_any_name_has_the_ranks_of_its_original(suite: Suite) -> None:
+    shipped = paths.ROOT / "notebooks" / "ChainerMN_MultiNode.ipynb"
+    (paths.NOTEBOOKS / "mine.ipynb").write_text(shipped.read_text("utf-8"), "utf-8")
+    order = ranks.order("mine", "chainer", "auto", 1, 2, "cpu")
+    assert order is not None and (order.ranks, order.framework) == (2, "chainermn")
+
+
 def test_a_notebook_of_one_node_is_skipped_on_two(suite: Suite) -> None:
     """It is not even started, and the record has the reason."""
     suite.notebook("Keras_MultiGPU", "raise SystemExit", framework="Keras")
