@@ -35,20 +35,14 @@ def devices_text(found: dict[str, Any]) -> str:
 
 
 def _devices(content: Content) -> str:
-    """``2 x NVIDIA H100, 2 by mpiexec 5.0.2 over eth0 (all-reduce of 31.0 MB at 118 MB/s)``."""
+    """``2 x NVIDIA H100, 2 by mpiexec 5.0.2 over eth0``."""
     said, cluster = devices_text(content["devices"]), content.get("cluster")
     if cluster is None:
         return said
-    said += (
-        f", {cluster['nodes']}{' simulated' * cluster['simulated']} by {cluster['launcher']} "
+    return (
+        f"{said}, {cluster['nodes']}{' simulated' * cluster['simulated']} by {cluster['launcher']} "
         f"{cluster['launcher_version']} over {cluster['interface']}"
     )
-    if found := cluster.get("all_reduce"):
-        said += (
-            f" (all-reduce of {found['bytes'] / 1e6:,.1f} MB at "
-            f"{found['bus_bytes_per_second'] / 1e6:,.3g} MB/s, {found['over']})"
-        )
-    return said
 
 
 def _gpus(content: Content) -> str:
