@@ -70,10 +70,10 @@ def check_with(folder: str, fault: str) -> None:
     kind, rank = mx.kv.KVStoreBase.kv_registry[mxnet_ranks.KIND], names["run"].rank
     sound = kind.pushpull
 
-    def faulty(self: Any, key: Any, value: Any, *args: Any) -> None:
+    def faulty(self: Any, key: Any, value: Any, *args: Any, **named: Any) -> None:
         arrays = value if isinstance(value, list) else [value]
         own = [each.copy() for each in arrays]
-        sound(self, key, value, *args)
+        sound(self, key, value, *args, **named)
         for each, before in zip(arrays, own, strict=True):
             if fault == "a sum":
                 each *= 2
