@@ -130,7 +130,7 @@ def unpacked() -> Path:
 def cluster(folder: Path) -> Iterator[Cluster]:
     """A cluster whose files are in ``folder``, whose path must be short; it ends with the block."""
     packages, host = unpacked(), socket.gethostname()
-    with ExitStack() as held:  # ports that nobody has just now
+    with ExitStack() as held:  # ports that no process has now
         sockets = [held.enter_context(socket.create_server(("", 0))) for _ in (host, *NODES)]
         ports = [one.getsockname()[1] for one in sockets]
     for name in ("state", "log", *(f"spool-{node}" for node in NODES)):

@@ -71,7 +71,7 @@ class CatalogReader:
             catalog = self.catalog
             data = read_source(catalog.folder, catalog.sources[i])
             return decode(data, catalog.path(i), self.channels)
-        # Of a memory map each image would be a map again.
+        # A slice of a memory map would be a map again.
         return to_channels(np.asarray(self.array)[self.rows[i]], self.channels)
 
     def table(self) -> pd.DataFrame:

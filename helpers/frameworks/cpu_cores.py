@@ -78,7 +78,7 @@ def confine(devices: Sequence[CpuDevice]) -> None:
 
 class Confined:
     threads: int | None = None
-    """Of each device that this process is confined to; None if it is not."""
+    """How many threads each of this process's devices has; None without confinement."""
 
 
 def pinned() -> tuple[int, ...]:

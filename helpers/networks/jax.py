@@ -112,7 +112,7 @@ class InTurn(nnx.Module):
 
 
 class Last(nnx.Linear):
-    """Of the mean over the pixels, in the weights' dtype."""
+    """The logits of the mean over all pixels, in the dtype of the weights."""
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return super().__call__(x.astype(self.kernel[...].dtype).mean((1, 2)))

@@ -192,7 +192,7 @@ class Throughput(TypedDict):
 
 
 class Attribution(TypedDict):
-    # Of an epoch after the first: medians of the rounds; None where not known
+    # fractions of an epoch after the first: medians of the rounds; None if unknown
     shares: dict[str, float | None]
     sentence: str
     # 95 % intervals of the medians (of validation: of the epochs)

@@ -188,7 +188,7 @@ WRONG = {
 
 
 def test_mistakes_in_own_code_are_one_line_each(adapter: OfPrograms, tmp_path: Path) -> None:
-    """What is wrong is told in one line, with the file and the function."""
+    """One line names the mistake, the file and the function."""
     # Seven logits, whatever was asked for.
     seven = own_networks.NETS[adapter.module]
     seven += "\n\nfive = net\n\n\ndef net(outputs):\n    return five(7)\n"

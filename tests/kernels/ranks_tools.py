@@ -139,7 +139,7 @@ def seconds_since_it_went_wrong(folder: Path) -> float:
 
 
 def fail(number: int) -> None:
-    subprocess.Popen(["sleep", "1000"])  # which nobody asks to end
+    subprocess.Popen(["sleep", "1000"])  # which no process asks to end
     if goes_wrong(number):
         raise ValueError("no such file\nas was said")
     time.sleep(1000)

@@ -179,7 +179,7 @@ MBIT = 40
 
 
 def said_on_hosts(what: str, folder: Path) -> tuple[list[str], list[str]]:
-    """Two hosts made of this machine, and what the first's runner of a rank on each prints."""
+    """Two simulated hosts, and what the runner on the first prints with a rank on each."""
     try:
         with hosts.up(2, MBIT) as two:
             two.environment["PYTHONPATH"] = str(paths.ROOT)

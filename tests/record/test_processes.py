@@ -1,4 +1,4 @@
-"""Whether a process that a file names still runs: alive, ended, or nobody here can tell."""
+"""A process that a file names is alive, has ended, or cannot be judged from this host."""
 
 import json
 import subprocess
