@@ -30,6 +30,8 @@ from helpers.launch import cells, failures, place
 
 LOOK_SECONDS = 0.005
 """Between two looks whether all ranks have come: MPI's own waiting would use a whole core."""
+NOTICE_SECONDS = 0.5
+"""The time that a failed rank stays: if another has died, it is the first to be told of."""
 
 
 def main(notebook: Path, order: Mapping[str, Any]) -> None:
@@ -40,12 +42,12 @@ def main(notebook: Path, order: Mapping[str, Any]) -> None:
     try:
         content = json.loads(notebook.read_text(encoding="utf-8"))
         if order:
+            name = os.environ.get(rank_info.SLURM_NODE) or socket.gethostname()
+            _tell_when_it_ends(name)
             from mpi4py import MPI  # joins MPI; not in processes that import this module again
 
             world = MPI.COMM_WORLD.Dup()  # the framework may use the first one
             rank = world.Get_rank()
-            name = os.environ.get(rank_info.SLURM_NODE) or socket.gethostname()
-            failures.tell(rank=rank, host=name, process=os.getpid())
             _join(world, name, order)
             own = notebook if rank == 0 else notebook.parent / f"rank-{rank}" / notebook.name
         cells.execute(content, own, lambda cell: failures.tell(rank=rank, cell=cell))
@@ -59,7 +61,19 @@ def main(notebook: Path, order: Mapping[str, Any]) -> None:
         traceback.print_exc()
         if not order:
             signal.pause()  # the runner ends this process, and first looks for all that it started
+        time.sleep(NOTICE_SECONDS)
         os._exit(1)  # Python's own end would wait for all others
+
+
+def _tell_when_it_ends(name: str) -> None:
+    """Return in a child process, which is the rank; this one stays, and tells how the child ended.
+
+    mpiexec kills all others as soon as one has ended, and prints the first that was killed.
+    """
+    if child := os.fork():
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        failures.tell(rank=int(os.environ["PMI_RANK"]), host=name, ended=failures.how(code))
+        os._exit(code if code >= 0 else 128 - code)
 
 
 def _join(world: Any, name: str, order: Mapping[str, Any]) -> None:

@@ -1,14 +1,13 @@
 """Find the earliest cause that ended a run of several ranks, and report it in one line.
 
 If one rank fails, all others fail after it, because their connection was closed. Each rank prints
-its error with the time in one line; for a killed rank, the launcher does.
+its error with the time in one line, and its parent process how it ended.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -21,10 +20,6 @@ MARK = "@rank "
 """What a line begins with that a rank tells the runner; JSON follows."""
 LONGEST = 1000
 """Characters of an error's line: a longer one might not arrive whole."""
-SIGNALS = (4, 6, 7, 8, 9, 11, 15)
-"""ILL, ABRT, BUS, FPE, KILL, SEGV, TERM; mpiexec prints a signal's number as an exit code's."""
-_DIED = re.compile(r"PID (\d+) RUNNING AT (\S+)\n=   EXIT CODE: (\d+)")
-"""What mpiexec prints of the first process that has died."""
 
 
 class RankError(Plain, RuntimeError):
@@ -65,25 +60,22 @@ def heard(line: str) -> dict[str, Any] | None:
     return None
 
 
-def earliest(told: Sequence[Mapping[str, Any]], printed: str) -> RankError | None:
+def earliest(told: Sequence[Mapping[str, Any]]) -> RankError | None:
     """The first thing that went wrong on any rank: ``rank 3 on node2: ValueError: ...``.
 
-    ``told`` is by the ranks. The launcher has ``printed`` at its end the first process that has
-    died; the errors of others follow from that.
+    If the first rank that ended said nothing, the errors of others follow from its death.
     """
-    errors = {said["rank"]: said for said in told if "error" in said}
-    if died := _DIED.search(printed):
-        process, host, number = int(died[1]), died[2], int(died[3])
-        joined = (said for said in told if said.get("process") == process)
-        victim = next(joined, {"rank": "of unknown number", "host": host})
-        if victim["rank"] not in errors:
-            return RankError(f"rank {victim['rank']} on {victim['host']}: {how(number)}")
-    first = min(errors.values(), key=lambda said: float(said["time"]), default=None)
+    spoke = {said["rank"] for said in told if "error" in said or "done" in said}
+    errors = [said for said in told if "error" in said]
+    ended = next((said for said in told if "ended" in said), None)
+    if ended and ended["rank"] not in spoke:
+        return RankError(f"rank {ended['rank']} on {ended['host']}: {ended['ended']}")
+    first = min(errors, key=lambda said: float(said["time"]), default=None)
     return None if first is None else RankError(first["error"], first["ename"])
 
 
-def how(number: int) -> str:
-    """What an exit code says, or a signal's number."""
-    if number == signal.SIGKILL:
+def how(code: int) -> str:
+    """How a process ended, by its exit code; negative: by a signal, as ``subprocess`` has it."""
+    if code == -signal.SIGKILL:
         return "killed (signal 9; out of memory?)"
-    return f"killed (signal {number})" if number in SIGNALS else f"ended with exit code {number}"
+    return f"killed (signal {-code})" if code < 0 else f"ended with exit code {code}"

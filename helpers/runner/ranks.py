@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -39,8 +38,6 @@ CLOSING_SECONDS = 10.0
 POLITE_SECONDS = 5.0
 """The time for the launcher to end its ranks, before they are killed."""
 LOOK_SECONDS = 0.05
-LAST_LINES = 1000
-"""The last printed lines, in which the launcher names the process that died."""
 _MODULE = re.compile(r"^run = helpers\.begin\(\"(\w+)\"", re.M)
 
 
@@ -166,7 +163,6 @@ def run(
     with naming(target):
         target.write_text(notebook, encoding="utf-8")
     told: list[dict[str, Any]] = []
-    printed: deque[str] = deque(maxlen=LAST_LINES)
     with shutdown.held(), replicas.temporary_folder("rosetta-") as own:
         variables = environment_variables.for_a_kernel(os.environ) | dict(environment)
         variables |= {"TMPDIR": own, rank_info.VARIABLE: str(target.parent)}
@@ -182,7 +178,7 @@ def run(
             start_new_session=True,  # Ctrl-C is the runner's alone
         )
         kernel_processes.note_leader(target.parent, process.pid)
-        listening = Thread(target=_listen, args=(process, log, told, printed), daemon=True)
+        listening = Thread(target=_listen, args=(process, log, told), daemon=True)
         watch = hangs.Watch(target.parent, stall_minutes, heard)
         try:
             listening.start()
@@ -204,15 +200,13 @@ def run(
     if sum("done" in said for said in told) < (order.ranks if order else 1):
         died = f"mpiexec ended with exit code {process.returncode}: see {log}"
         if not order:
-            died = f"the process: {failures.how(abs(process.returncode))}: see {log.name}"
+            died = f"the process: {failures.how(process.returncode)}: see {log.name}"
             for number in (said["unwritten"] for said in told if "unwritten" in said):
                 raise OSError(number, os.strerror(number), str(target))
-        raise failures.earliest(told, "".join(printed)) or RankError(died)
+        raise failures.earliest(told) or RankError(died)
 
 
-def _listen(
-    process: subprocess.Popen[str], log: Path, told: list[dict[str, Any]], printed: deque[str]
-) -> None:
+def _listen(process: subprocess.Popen[str], log: Path, told: list[dict[str, Any]]) -> None:
     """Keep what the ranks tell, and write what they and the launcher print into the log."""
     assert process.stdout is not None
     with process.stdout, log.open("wb", buffering=0) as file:
@@ -220,7 +214,6 @@ def _listen(
             if said := failures.heard(line):
                 told.append(said)
             elif line != "\n":
-                printed.append(line)
                 with suppress(OSError):  # the disk is full: what the ranks tell counts
                     file.write(line.encode())
 
