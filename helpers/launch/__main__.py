@@ -9,6 +9,7 @@ script. Rank 0 writes the notebook back with its output; the others write theirs
 so on next to it.
 """
 
+import ctypes
 import importlib
 import importlib.util
 import json
@@ -32,6 +33,7 @@ LOOK_SECONDS = 0.005
 """Between two looks whether all ranks have come: MPI's own waiting would use a whole core."""
 NOTICE_SECONDS = 0.5
 """The time that a failed rank stays: if another has died, it is the first to be told of."""
+PR_SET_PDEATHSIG = 1
 
 
 def main(notebook: Path, order: Mapping[str, Any]) -> None:
@@ -70,10 +72,14 @@ def _tell_when_it_ends(name: str) -> None:
 
     mpiexec kills all others as soon as one has ended, and prints the first that was killed.
     """
-    if child := os.fork():
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        failures.tell(rank=int(os.environ["PMI_RANK"]), host=name, ended=failures.how(code))
-        os._exit(code if code >= 0 else 128 - code)
+    child = os.fork()
+    if not child:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it does not outlive its parent
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    failures.tell(rank=int(os.environ["PMI_RANK"]), host=name, ended=failures.how(code))
+    os._exit(code if code >= 0 else 128 - code)
 
 
 def _join(world: Any, name: str, order: Mapping[str, Any]) -> None:
