@@ -163,6 +163,7 @@ MEASURED = re.compile(
     rf"({NUMBER}|\b(?:{'|'.join(WORDS)}))(?: (?:to|and|or) ({NUMBER}|{'|'.join(WORDS)}))? ({UNIT})"
     rf"|AUC (?:of )?({NUMBER})"
 )
+LISTED = re.compile(rf"({NUMBER}(?:(?:,| to| and|;| \() ?{NUMBER})*)\)? ({UNIT})")
 LEVEL = "95", "%"  # of every interval
 
 
@@ -172,6 +173,12 @@ def numbers_in(text: str) -> set[float]:
         *map(float, digits),
         *(WORDS[word] for word in re.findall(r"[a-z]+", text) if word in WORDS),
     }
+
+
+def of_unit(text: str, unit: str) -> set[float]:
+    """The numbers that ``text`` gives in a unit; all of its numbers if it gives none in it."""
+    listed = [found for found, its in LISTED.findall(text) if its[:1] == unit[:1]]
+    return numbers_in(" ".join(listed) or text)
 
 
 def paragraphs(page: Path) -> Iterator[str]:
@@ -199,13 +206,14 @@ def test_every_measured_number_is_in_its_source(page: Path) -> None:
         records = re.findall(r"\]\((?:docs/)?(results/.+?\.(?:md|csv|json))\)", block)
         linked = "".join((ROOT / "docs" / record).read_text(encoding="utf-8") for record in records)
         linked += "".join(sections[anchor] for anchor in anchors)
-        known = numbers_in(linked or files)
         text = " ".join(re.sub(r"\]\([^)]*\)", "]", block).split())
         for *numbers, unit, auc in MEASURED.findall(text):
+            known = of_unit(linked, unit) if linked else numbers_in(files)
             shares = {100 * each for each in known} if unit == "%" else set()
             for number in filter(None, (*numbers, auc)):
                 value = float(WORDS.get(number, number.replace(",", "")))
-                digits = len(number.replace(".", "").replace(",", "").strip("0")) or 1
+                figures = number.replace(".", "").replace(",", "")
+                digits = len(figures.strip("0") if value >= 100 else figures.lstrip("0")) or 1
                 rounded = {float(f"{each:.{digits}g}") for each in known | shares}
                 if (number, unit) != LEVEL and value not in rounded:
                     lacking.append(f"{number} {unit}")

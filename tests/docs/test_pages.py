@@ -87,6 +87,13 @@ def test_the_example_of_a_difference_is_that_of_published_runs(
     assert len(shown) > 4 and [line for line in shown if line not in printed] == []
 
 
+def test_the_example_of_a_conclusion_is_that_of_a_published_run() -> None:
+    notebook = json.loads((PUBLISHED[-1] / "notebook.ipynb").read_text(encoding="utf-8"))
+    said = [out.get("text", "") for cell in notebook["cells"] for out in cell.get("outputs", [])]
+    printed = " ".join("".join("".join(text) for text in said).split())
+    assert " ".join(blocks("time-attribution", "text")[0].split()) in printed
+
+
 # recipes.md, many-machines.md
 
 
