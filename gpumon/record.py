@@ -54,7 +54,7 @@ def record(command: Sequence[str], monitor: Monitor, rank_info: RankInfo = ALONE
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         with sampling(monitor, rank_info), monitor.phase("command", command=" ".join(command)):
             try:
-                program = subprocess.Popen(command, env=environment, preexec_fn=_end_with_parent)
+                program = subprocess.Popen(command, env=environment, preexec_fn=end_with_parent)
             except OSError as error:
                 raise MonitorError(
                     f"cannot run {command[0]}: {error.strerror}; check its name and path"
@@ -68,9 +68,9 @@ def record(command: Sequence[str], monitor: Monitor, rank_info: RankInfo = ALONE
     return 128 - code if code < 0 else code
 
 
-def _end_with_parent() -> None:
-    """In the new process: have it end (SIGTERM) when this one is killed."""
-    _LIBRARY.prctl(TO_END_WITH_PARENT, signal.SIGTERM)
+def end_with_parent(by: int = signal.SIGTERM) -> None:
+    """In a new process: have it end, by a signal, when the one that started it is killed."""
+    _LIBRARY.prctl(TO_END_WITH_PARENT, by)
 
 
 @contextlib.contextmanager

@@ -2,14 +2,13 @@
 
     mpiexec -n 2 python -m helpers.launch NOTEBOOK ORDER
 
-``helpers.runner.ranks`` starts it. A kernel would be a child, and a child loses the descriptors by
-which MPI's ranks meet. ORDER is JSON: see ``place.of_all``; ``{}`` for one process. A rank has
+``helpers.runner.ranks`` starts it. Jupyter would start a kernel without the descriptors by which
+MPI's ranks meet. ORDER is JSON: see ``place.of_all``; ``{}`` for one process. A rank has
 torchrun's variables before any cell runs, so that notebook code finds the same variables as a
 script. Rank 0 writes the notebook back with its output; the others write theirs into ``rank-1`` and
 so on next to it.
 """
 
-import ctypes
 import importlib
 import importlib.util
 import json
@@ -24,6 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from gpumon.record import end_with_parent
 from helpers.errors import UserError
 from helpers.frameworks import devices, rank_info
 from helpers.frameworks.rank_info import Place
@@ -33,7 +33,6 @@ LOOK_SECONDS = 0.005
 """Between two looks whether all ranks have come: MPI's own waiting would use a whole core."""
 NOTICE_SECONDS = 0.5
 """The time that a failed rank stays: if another has died, it is the first to be told of."""
-PR_SET_PDEATHSIG = 1
 
 
 def main(notebook: Path, order: Mapping[str, Any]) -> None:
@@ -74,7 +73,7 @@ def _tell_when_it_ends(name: str) -> None:
     """
     child = os.fork()
     if not child:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it does not outlive its parent
+        end_with_parent(signal.SIGKILL)
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -13,7 +13,7 @@ def told(capfd: pytest.CaptureFixture[str], *errors: tuple[int, BaseException]) 
     for rank, error in errors:
         failures.tell_why(rank, "b", error)
     found = map(failures.heard, capfd.readouterr().err.splitlines())
-    return [*reversed([said for said in found if said])]
+    return [said for said in found if said][::-1]
 
 
 def test_the_earliest_error_counts(capfd: pytest.CaptureFixture[str]) -> None:
