@@ -36,9 +36,8 @@ SKIPPED = libraries.LEFT_TO_PYTORCH
 ON_CPUS = (
     "--xla_backend_optimization_level=1 --xla_cpu_collective_call_terminate_timeout_seconds=600"
 )
-"""XLA's flags for CPUs: it compiles sooner, with steps as fast (benchmarks/RESULTS.md), and where
-other programs hold up a device, an all-reduce waits for longer than 40 s before it ends the
-process. Flags of the user's own take their place."""
+"""XLA's flags for CPUs, unless the user has others: it compiles sooner, with steps as fast
+(benchmarks/RESULTS.md), and an all-reduce waits longer than 40 s for a device that is held up."""
 
 
 def versions() -> dict[str, str]:
@@ -57,8 +56,10 @@ def list_devices(kind: str, count: int) -> list[Device]:
             jax.config.update("jax_cuda_visible_devices", ",".join(map(str, range(count))))
         else:
             os.environ.setdefault("XLA_FLAGS", ON_CPUS)
+            # By default one for each core: a launch that waits could take the last from a device.
+            threads = max(len(os.sched_getaffinity(0)), 2 * count)
+            os.environ.setdefault("PJRT_NPROC", str(threads))
             jax.config.update("jax_platforms", "cpu")
-            # as XLA_FLAGS=--xla_force_host_platform_device_count does
             jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:  # JAX has started: what was made then is what there is
         if len(jax.local_devices(backend=kind)) < count:

@@ -1,10 +1,15 @@
 """Runs in the jax environment: ``.venvs/jax/bin/python -m pytest`` with this file."""
 
 import os
+import random
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -129,6 +134,36 @@ def test_a_training_step_never_waits_for_the_device(
         names["train_steps"](replica, repeat(batch, steps), steps)
         found.append(len(read))
     assert found[1] == found[2] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root raises a thread's priority again")
+def test_launches_far_ahead_leave_a_thread_to_each_device(tmp_path: Path) -> None:
+    """On a busy machine, whose threads take turns in any order; devices that wait end it."""
+    names, ended = own_names(NOTEBOOK, tmp_path, devices=2), Event()
+    replica = names["make_replica"](names["build_model"]())
+    batch = next(iter(names["make_loader"](names["run"].train_split, True)))
+
+    def disturb() -> None:
+        draw = random.Random(0)
+        while not ended.wait(draw.choice([0.01, 0.05, 0.2])):
+            for thread in os.listdir("/proc/self/task"):
+                with suppress(ProcessLookupError):
+                    os.setpriority(os.PRIO_PROCESS, int(thread), draw.choice([0, 0, 19]))
+
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6)]
+    disturber = Thread(target=disturb)
+    disturber.start()
+    until = time.monotonic() + 90
+    try:
+        while time.monotonic() < until:
+            names["train_steps"](replica, repeat(batch, 10), 10)
+    finally:
+        ended.set()
+        disturber.join()
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 def noted(read: list[Any], function: Any) -> Any:
