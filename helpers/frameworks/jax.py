@@ -55,10 +55,11 @@ def list_devices(kind: str, count: int) -> list[Device]:
             # of other GPUs JAX would take the memory
             jax.config.update("jax_cuda_visible_devices", ",".join(map(str, range(count))))
         else:
-            os.environ.setdefault("XLA_FLAGS", ON_CPUS)
+            cores = len(os.sched_getaffinity(0))
+            alone = " --xla_cpu_multi_thread_eigen=false" if count >= cores else ""
+            os.environ.setdefault("XLA_FLAGS", ON_CPUS + alone)
             # By default one for each core: a launch that waits could take the last from a device.
-            threads = max(len(os.sched_getaffinity(0)), 2 * count)
-            os.environ.setdefault("PJRT_NPROC", str(threads))
+            os.environ.setdefault("PJRT_NPROC", str(max(cores, 2 * count)))
             jax.config.update("jax_platforms", "cpu")
             jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:  # JAX has started: what was made then is what there is
@@ -162,8 +163,7 @@ _CANONICAL = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "va
 
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     """Their dtype becomes the model's."""
-    doubles = any(array.dtype == np.float64 for array in weights.values())
-    with jax.enable_x64(doubles):
+    with jax.enable_x64(any(array.dtype == np.float64 for array in weights.values())):
         nnx.update(model, state_of(model, weights))
 
 
