@@ -147,9 +147,9 @@ def test_launches_far_ahead_leave_a_thread_to_each_device(tmp_path: Path) -> Non
     def disturb() -> None:
         draw = random.Random(0)
         while not ended.wait(draw.choice([0.01, 0.05, 0.2])):
-            for thread in os.listdir("/proc/self/task"):
+            for thread in Path("/proc/self/task").iterdir():
                 with suppress(ProcessLookupError):
-                    os.setpriority(os.PRIO_PROCESS, int(thread), draw.choice([0, 0, 19]))
+                    os.setpriority(os.PRIO_PROCESS, int(thread.name), draw.choice([0, 0, 19]))
 
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6)]
     disturber = Thread(target=disturb)
