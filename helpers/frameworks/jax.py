@@ -56,10 +56,10 @@ def list_devices(kind: str, count: int) -> list[Device]:
             jax.config.update("jax_cuda_visible_devices", ",".join(map(str, range(count))))
         else:
             cores = len(os.sched_getaffinity(0))
-            alone = " --xla_cpu_multi_thread_eigen=false" if count >= cores else ""
+            alone = " --xla_cpu_multi_thread_eigen=false" if cores <= count > 1 else ""
             os.environ.setdefault("XLA_FLAGS", ON_CPUS + alone)
             # By default one for each core: a launch that waits could take the last from a device.
-            os.environ.setdefault("PJRT_NPROC", str(max(cores, 2 * count)))
+            os.environ.setdefault("PJRT_NPROC", str(max(cores, 2 * count) if count > 1 else cores))
             jax.config.update("jax_platforms", "cpu")
             jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:  # JAX has started: what was made then is what there is
