@@ -143,13 +143,17 @@ def test_launches_far_ahead_leave_a_thread_to_each_device(tmp_path: Path) -> Non
     names, ended = own_names(NOTEBOOK, tmp_path, devices=2), Event()
     replica = names["make_replica"](names["build_model"]())
     batch = next(iter(names["make_loader"](names["run"].train_split, True)))
+    draw = random.Random(0)
+
+    def prioritise(niceness: list[int]) -> None:
+        for thread in Path("/proc/self/task").iterdir():
+            with suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), draw.choice(niceness))
 
     def disturb() -> None:
-        draw = random.Random(0)
         while not ended.wait(draw.choice([0.01, 0.05, 0.2])):
-            for thread in Path("/proc/self/task").iterdir():
-                with suppress(ProcessLookupError):
-                    os.setpriority(os.PRIO_PROCESS, int(thread.name), draw.choice([0, 0, 19]))
+            prioritise([0, 0, 19])
+        prioritise([0])
 
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6)]
     disturber = Thread(target=disturb)
